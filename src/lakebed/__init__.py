@@ -1,0 +1,1 @@
+"""Lakebed: Git for data lakes."""

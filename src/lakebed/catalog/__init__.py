@@ -1,0 +1,1 @@
+"""The use cases as the edges call them; permissions are checked here."""

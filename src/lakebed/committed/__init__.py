@@ -1,0 +1,1 @@
+"""Trees of ranges in object storage: written once, read through a memory-mapped cache."""

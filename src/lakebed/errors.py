@@ -1,0 +1,141 @@
+"""Every error lakebed raises on purpose, grouped by what the caller should do next.
+
+    LakebedError
+    ├── InvalidInputError      fix the request; a retry will fail the same way
+    ├── NotFoundError          the named thing does not exist
+    ├── AlreadyExistsError     choose another name, or use what is there
+    ├── ConflictError          someone else won; read again, then decide again
+    ├── PreconditionError      the caller's own condition does not hold
+    ├── DeniedError            the caller may not do this
+    ├── UnavailableError       try again later, with backoff
+    ├── FencedError            this process lost its lease; stop this work now
+    └── CorruptError           stored bytes broke an invariant; wake a human
+
+The class says what to do. `kind` says exactly what happened, and is part of
+the public API: kinds are only ever added. The message is for people, names the
+next step where there is one, and may change in any release.
+"""
+
+from enum import StrEnum
+
+
+class ErrorKind(StrEnum):
+    """What went wrong, as a code that programs may rely on. Append only."""
+
+    INVALID_REPO_NAME = "invalid-repo-name"
+    INVALID_BRANCH_NAME = "invalid-branch-name"
+    INVALID_TAG_NAME = "invalid-tag-name"
+    INVALID_REF = "invalid-ref"
+    INVALID_PATH = "invalid-path"
+    INVALID_NAMESPACE = "invalid-namespace"
+    INVALID_ADDRESS = "invalid-address"
+    INVALID_ARGUMENT = "invalid-argument"
+    INVALID_CONFIG = "invalid-config"
+    INVALID_KEY = "invalid-key"
+    UNSUPPORTED = "unsupported"
+    NAMESPACE_IN_USE = "namespace-in-use"
+    DIRTY_BRANCH = "dirty-branch"
+    NO_CHANGES = "no-changes"
+    PARENT_OUT_OF_RANGE = "parent-out-of-range"
+    NOT_A_COMMIT = "not-a-commit"
+    RANGE_NOT_SATISFIABLE = "range-not-satisfiable"
+    TOO_LARGE = "too-large"
+
+    REPO_NOT_FOUND = "repo-not-found"
+    BRANCH_NOT_FOUND = "branch-not-found"
+    TAG_NOT_FOUND = "tag-not-found"
+    COMMIT_NOT_FOUND = "commit-not-found"
+    REF_NOT_FOUND = "ref-not-found"
+    OBJECT_NOT_FOUND = "object-not-found"
+    KEY_NOT_FOUND = "key-not-found"
+    STASH_NOT_FOUND = "stash-not-found"
+    TASK_NOT_FOUND = "task-not-found"
+    MERGE_BASE_NOT_FOUND = "merge-base-not-found"
+    REPO_IN_DELETION = "repo-in-deletion"
+    DATA_MISSING = "data-missing"
+
+    REPO_EXISTS = "repo-exists"
+    BRANCH_EXISTS = "branch-exists"
+    TAG_EXISTS = "tag-exists"
+    COMMIT_EXISTS = "commit-exists"
+    KEY_EXISTS = "key-exists"
+
+    VERSION_CHANGED = "version-changed"
+    FENCE_LOST = "fence-lost"
+    ROW_CHANGED = "row-changed"
+    TOO_LATE = "too-late"
+    MERGE_CONFLICT = "merge-conflict"
+    TOO_MANY_RETRIES = "too-many-retries"
+    TASK_COMPLETED = "task-completed"
+
+    CONDITION_FAILED = "condition-failed"
+
+    PERMISSION_DENIED = "permission-denied"
+    PROTECTED_BRANCH = "protected-branch"
+    READ_ONLY_REPO = "read-only-repo"
+    DEFAULT_BRANCH = "default-branch"
+    EXTERNAL_ADDRESS = "external-address"
+
+    STORE_UNAVAILABLE = "store-unavailable"
+    OUTCOME_UNKNOWN = "outcome-unknown"
+    DISK_FULL = "disk-full"
+    IN_USE = "in-use"
+    TOO_MANY_LAYERS = "too-many-layers"
+    CANCELLED = "cancelled"
+
+    LEASE_LOST = "lease-lost"
+
+    CHECKSUM_MISMATCH = "checksum-mismatch"
+    KEYS_OUT_OF_ORDER = "keys-out-of-order"
+    UNREADABLE = "unreadable"
+    FILE_MISSING = "file-missing"
+    NEWER_VERSION = "newer-version"
+
+
+class LakebedError(Exception):
+    """Base of everything below; catch it only at the edge of the process."""
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class InvalidInputError(LakebedError, ValueError):
+    """The request can never succeed as written."""
+
+
+class NotFoundError(LakebedError, LookupError):
+    """The named thing does not exist, or no longer does."""
+
+
+class AlreadyExistsError(LakebedError):
+    """The name is taken."""
+
+
+class ConflictError(LakebedError):
+    """Someone else changed the thing first; nothing was written."""
+
+
+class PreconditionError(LakebedError):
+    """The caller asked for a condition that does not hold; nothing was written."""
+
+
+class DeniedError(LakebedError):
+    """The caller may not do this."""
+
+
+class UnavailableError(LakebedError):
+    """A dependency did not answer. With `OUTCOME_UNKNOWN`, a write may have been applied."""
+
+
+class FencedError(LakebedError):
+    """This process lost the right to go on with what it was doing."""
+
+
+class CorruptError(LakebedError):
+    """Stored bytes broke an invariant."""
+
+
+def is_unknown(error: LakebedError) -> bool:
+    """Return whether the write that failed with `error` may have been applied."""
+    return error.kind is ErrorKind.OUTCOME_UNKNOWN

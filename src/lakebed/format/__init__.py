@@ -1,0 +1,1 @@
+"""Bytes to values and back. Pure, so that Spark executors can use it too."""

@@ -1,0 +1,1 @@
+"""The ref store's engine: a small port, its drivers and wrappers."""

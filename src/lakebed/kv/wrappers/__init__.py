@@ -1,0 +1,1 @@
+"""Stores that hold another store: metrics, shared reads, faults."""

@@ -1,0 +1,93 @@
+"""Every size, count and time limit, each with the reason for its number.
+
+A number that appears nowhere else cannot drift. Change one here, in a commit
+that says why, and run `make bench` before and after. Times are in seconds
+unless the name says otherwise.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+# The longest key S3 accepts, and no store we support accepts less.
+PATH_BYTES_MAX = 1024
+
+# A staging row's key is its path and a short prefix; the KV must hold both.
+KV_KEY_BYTES_MAX = 1024 + 64
+
+# Branch and tag names go into KV keys and staging tokens; S3 tools also show them as folder names.
+REF_NAME_BYTES_MAX = 255
+
+# S3 allows 2 KiB of user metadata; eight times that is generous for clients of the REST API.
+METADATA_BYTES_MAX = 16 * KIB
+
+# One page of an ordered scan: large enough that a round trip is noise, small enough to hold in memory.
+SCAN_PAGE_ITEMS = 10_000
+
+# One page of an API listing, and what a client gets when it asks for nothing in particular.
+LIST_PAGE_MAX = 1000
+LIST_PAGE_DEFAULT = 100
+
+# A drop is cut into steps of this many rows so that no transaction holds the writer for long.
+DROP_STEP_ROWS = 5_000
+
+# One write transaction of many waiting requests: bounds its memory and the wait of the last in line.
+BATCH_ROWS_MAX = 10_000
+BATCH_BYTES_MAX = 16 * MIB
+
+# Where a range ends: a key whose hash is 0 modulo this. It gives ranges of about that many entries.
+RANGE_ENTRIES_EXPECTED = 50_000
+# No range is larger than this, whatever the hashes say: it is decoded whole.
+RANGE_ENTRIES_MAX = 250_000
+RANGE_BYTES_MAX = 64 * MIB
+
+# Each sealed layer is one more lookup of a point read, and the record that lists them must stay small.
+SEALED_LAYERS_MAX = 64
+# Writers are told to wait at the first number, so that sealing (which is never refused) keeps room.
+SEALED_LAYERS_SLOWDOWN = 48
+
+# Operations that may be building a new HEAD of one branch at the same time.
+PENDING_MAX = 16
+# An owner renews its pending entry at half of this; one that did not is taken for dead.
+PENDING_TIMEOUT_SECONDS = 60.0
+
+# Lost swaps in a row before a caller is told: a commit retries longer because it is worth more.
+SWAP_ATTEMPTS_MAX = 64
+COMMIT_ATTEMPTS_MAX = 64
+BACKOFF_SECONDS = 0.002
+BACKOFF_MAX_SECONDS = 0.5
+
+# Readers hold a branch record at most this long before they read it again; what leaves a branch stays readable for it.
+GRACE_SECONDS = 15 * 60.0
+
+# Zero-copy copies are remembered for the collector this long.
+COPY_LIFETIME_SECONDS = 24 * 3600.0
+
+# A slice of data/ is closed after an hour or this many objects, so that listings can be split and skipped.
+SLICE_SECONDS = 3600
+SLICE_OBJECTS = 50_000
+
+# The record of a task (import, dump, restore) is kept this long after it ended.
+TASK_LIFETIME_SECONDS = 24 * 3600.0
+# A task that did not say that it is alive for this long belongs to a dead process.
+TASK_DEAD_SECONDS = 30.0
+
+# A repository that is still `creating` after this long was given up by a dead process.
+CREATING_TIMEOUT_SECONDS = 300.0
+
+# Decoded ranges kept on the local disk for memory-mapping.
+CACHE_BYTES_DEFAULT = 10 * GIB
+
+# A local put up to this size goes through the journal: one sync for many of them.
+SMALL_OBJECT_BYTES_MAX = 64 * KIB
+
+# One DeleteObjects call of S3.
+DELETE_BATCH = 1000
+
+# Part size of a streaming upload, and the read size of a streaming download.
+PART_BYTES = 8 * MIB
+STREAM_CHUNK_BYTES = 1 * MIB
+
+assert SEALED_LAYERS_SLOWDOWN < SEALED_LAYERS_MAX
+assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
+assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS

@@ -1,0 +1,1 @@
+"""The nouns: frozen values, ids and their parsers. No I/O, no formats."""

@@ -1,0 +1,80 @@
+"""`Branch`: the single truth about a branch, changed only by one-key swaps.
+
+Whatever an operation on a branch depends on sits in this record, so that its
+last step can check everything and change everything in one atomic write.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from lakebed.env.clock import Instant
+from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce, StagingToken
+from lakebed.model.layers import Layer, RetiredLayer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """An operation that is building a new HEAD.
+
+    While the entry stands, the files that carry its nonce are safe, installs
+    stay off the layers below it, and the commits it read are not collected.
+    """
+
+    commits: tuple[CommitId, ...]
+    renewed_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """The one compaction of its kind that may install its result: the holder of `token`."""
+
+    job: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A live branch.
+
+    From the top: `staging_token` (rows still being written), `sealed` (newest
+    first), then `compacted`, or the tree of `commit_id` where there is none.
+    """
+
+    name: BranchName
+    incarnation: Nonce
+    commit_id: CommitId
+    staging_token: StagingToken | None = None
+    sealed: tuple[Layer, ...] = ()
+    compacted: MetarangeId | None = None
+    next_seq: int = 1
+    last_token: int = 0
+    min_era: int = 0
+    l2_slot: Slot | None = None
+    fold_slot: Slot | None = None
+    pending: Mapping[Nonce, Pending] = field(default_factory=dict)
+    retired: tuple[RetiredLayer, ...] = ()
+    hidden: bool = False
+    tentative: bool = False
+    created_by: Nonce = Nonce("")
+    updated_at: Instant = Instant(0)
+
+    def __post_init__(self) -> None:
+        seqs = [layer.seq for layer in self.sealed]
+        assert all(a > b for a, b in zip(seqs, seqs[1:], strict=False)), "sealed layers run newest first"
+        assert not seqs or seqs[0] < self.next_seq, "next_seq is above every layer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedBranch:
+    """What stays of a deleted branch: enough that a namesake never repeats a number or loses a retired layer."""
+
+    name: BranchName
+    next_seq: int
+    last_token: int
+    min_era: int
+    retired: tuple[RetiredLayer, ...]
+    updated_at: Instant
+
+
+BranchRecord: TypeAlias = Branch | DeletedBranch

@@ -1,0 +1,45 @@
+"""`Entry`, `Tombstone` and `Change`.
+
+A deletion is a value of its own type. It is never spelled `None`: a missing
+path, a deleted path and an empty object are three different facts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from lakebed.env.clock import Instant
+from lakebed.model.ids import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One object, as seen at one moment of one branch.
+
+    `address` is `data/<slice>/<object>` for an object inside the repository's
+    namespace, and a full URI (`s3://…`, `local://…`) for one outside.
+    Two entries with equal size, checksum, metadata and content type are the
+    same content to a user, wherever they lie and whenever they were written.
+    """
+
+    path: Path
+    address: str
+    checksum: str
+    size_bytes: int
+    mtime: Instant
+    content_type: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_external(self) -> bool:
+        return "://" in self.address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """`path` was deleted here; older values of it must stay hidden."""
+
+    path: Path
+
+
+Change: TypeAlias = Entry | Tombstone

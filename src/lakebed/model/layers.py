@@ -1,0 +1,45 @@
+"""`Layer`: one immutable step of a branch's uncommitted changes.
+
+Layers do not commute: which write to a path counts is decided by their order,
+newest first, and `seq` grows with every layer that a branch ever had.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakebed.env.clock import Instant
+from lakebed.model.ids import StagingToken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLayer:
+    """Rows of one KV partition that no writer may add to any more."""
+
+    token: StagingToken
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentLayer:
+    """One dataset of a segment object in the repository's namespace."""
+
+    id: str
+    dataset: str
+    seq: int
+    min_key: str
+    max_key: str
+    entries: int
+    tombstones: int
+    bytes: int
+    level: int
+
+
+Layer: TypeAlias = TokenLayer | SegmentLayer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetiredLayer:
+    """A layer that left its branch at `at` and stays readable for a grace period."""
+
+    layer: Layer
+    at: Instant

@@ -1,0 +1,78 @@
+"""`Repository` and the states of its record.
+
+The record `repos/<name>` is the only truth about whether a repository exists:
+
+    absent or GoneRepository -> CreatingRepository -> Repository -> DeletingRepository -> GoneRepository
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from lakebed.env.clock import Instant
+from lakebed.model.ids import BranchName, RepoName, RepoUid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A live repository."""
+
+    name: RepoName
+    uid: RepoUid
+    namespace: str
+    default_branch: BranchName
+    created_at: Instant
+    read_only: bool = False
+    bare: bool = False
+
+    @property
+    def partition(self) -> str:
+        """The KV partition of everything but the record itself and staged rows."""
+        return f"{self.name}-{self.uid}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatingRepository:
+    """A name and a namespace somebody is trying to take; given up after a while."""
+
+    name: RepoName
+    uid: RepoUid
+    namespace: str
+    since: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletingRepository:
+    """No longer exists for anyone; its clean-up entry is being written."""
+
+    name: RepoName
+    uid: RepoUid
+    namespace: str
+    delete_data: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneRepository:
+    """What stays of a deleted repository: its key's version counter."""
+
+    name: RepoName
+
+
+RepositoryRecord: TypeAlias = Repository | CreatingRepository | DeletingRepository | GoneRepository
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupEntry:
+    """A deleted or given-up repository whose leftovers the cleaner removes."""
+
+    name: RepoName
+    uid: RepoUid
+    namespace: str
+    delete_data: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchProtection:
+    """Patterns of branch names and what they block: `staging_write`, `commit`."""
+
+    rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Object storage: a small port, its drivers and wrappers."""

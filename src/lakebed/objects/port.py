@@ -1,0 +1,165 @@
+"""`ObjectStore`: flat names to immutable bytes, and its contract.
+
+A store is rooted at one place (a bucket and prefix, a folder): keys are
+relative to it, and no key can name anything outside. A key is 1 to 1,024 bytes
+of UTF-8 and comes back exactly as it went in; a driver that cannot keep one
+raises `InvalidInputError` (`INVALID_KEY`) instead of changing it.
+
+Every method may raise `UnavailableError`; a write that did so with
+`OUTCOME_UNKNOWN` may have been applied.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NewType, Protocol, TypeAlias
+
+from lakebed.env.clock import Instant
+
+ETag = NewType("ETag", str)
+"""Opaque; changes whenever an object's bytes are replaced. Without quotes."""
+
+
+class PutMode(Enum):
+    """Conditions of a put that need no value."""
+
+    CREATE = "create"
+    """Only if the key does not exist."""
+    OVERWRITE = "overwrite"
+    """Whatever is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class IfMatch:
+    """Only if the object is there with this ETag."""
+
+    etag: ETag
+
+
+PutWhen: TypeAlias = PutMode | IfMatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInfo:
+    """What a store tells about an object without reading it."""
+
+    key: str
+    size_bytes: int
+    mtime: Instant
+    etag: ETag
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Bytes `start` (inclusive) to `end` (exclusive; None means the end of the object)."""
+
+    start: int
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One uploaded part of a multipart upload."""
+
+    number: int
+    etag: ETag
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a driver can do."""
+
+    if_match: bool
+    sign: bool
+    multipart: bool
+
+
+class ObjectStore(Protocol):
+    """See the module's docstring."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def put(self, key: str, data: bytes, *, when: PutWhen = PutMode.CREATE) -> ETag:
+        """Store `data` whole or not at all; durable when it returns.
+
+        Raises:
+            AlreadyExistsError: `KEY_EXISTS`: `CREATE`, and the key exists.
+            PreconditionError: `CONDITION_FAILED`: `IfMatch`, and the object differs or is gone.
+        """
+        ...
+
+    async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, when: PutWhen = PutMode.CREATE) -> ETag:
+        """Like `put`, in constant memory. If `chunks` raises, nothing becomes visible."""
+        ...
+
+    async def get(self, key: str, *, byte_range: ByteRange | None = None) -> bytes:
+        """Return the bytes. A range that ends past the object is cut short.
+
+        Raises:
+            NotFoundError: `KEY_NOT_FOUND`.
+            InvalidInputError: `RANGE_NOT_SATISFIABLE`: the range starts at or past the end of the object.
+        """
+        ...
+
+    def stream(self, key: str, *, byte_range: ByteRange | None = None) -> AsyncIterator[bytes]:
+        """Yield the bytes in chunks; errors as for `get`, before the first chunk."""
+        ...
+
+    async def head(self, key: str) -> ObjectInfo | None:
+        """Return what is known of the object, or None if there is none."""
+        ...
+
+    def list(
+        self, prefix: str = "", *, start_after: str = "", page_items_max: int = 1000
+    ) -> AsyncIterator[Sequence[ObjectInfo]]:
+        """Yield non-empty pages of the objects whose key begins with `prefix` (any text) and is greater than
+        `start_after`, in the order of the keys' UTF-8 bytes."""
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove the objects. Missing ones are no error. Any number of keys."""
+        ...
+
+    async def copy(self, source: str, target: str) -> ETag:
+        """Copy an object inside the store; the target is created or replaced.
+
+        Raises:
+            NotFoundError: `KEY_NOT_FOUND`: there is no `source`.
+        """
+        ...
+
+    async def sign(self, method: str, key: str, *, seconds: int) -> str:
+        """Return a URL that lets anyone `method` (GET, PUT) the object for that long.
+
+        Raises:
+            InvalidInputError: `UNSUPPORTED`: this store cannot sign.
+        """
+        ...
+
+    async def create_upload(self, key: str) -> str:
+        """Start a multipart upload and return its id. It survives this process."""
+        ...
+
+    async def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
+        """Store one part (numbers from 1; again replaces it).
+
+        Raises:
+            NotFoundError: there is no such upload.
+        """
+        ...
+
+    async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
+        """Make the object of the parts, in the order given, and end the upload."""
+        ...
+
+    async def abort_upload(self, key: str, upload: str) -> None:
+        """End the upload and free its parts. A missing one is no error."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections and files. Calls under way end first."""
+        ...
+
+

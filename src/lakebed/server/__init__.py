@@ -1,0 +1,1 @@
+"""Composition root and the commands that run the engine in this process."""

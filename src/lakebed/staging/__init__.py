@@ -1,0 +1,1 @@
+"""Uncommitted changes: how they are written, kept in layers, and read newest first."""

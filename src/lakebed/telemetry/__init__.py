@@ -1,0 +1,1 @@
+"""Logs and metrics: events with fields, and numbers with labels."""

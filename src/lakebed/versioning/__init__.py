@@ -1,0 +1,1 @@
+"""Changes of a branch's HEAD, and the view of a ref that readers get."""
