@@ -26,14 +26,14 @@ class SystemIds:
         return encode_base32(int.from_bytes(os.urandom(13)) >> 4)  # noqa: TID251
 
     def jitter(self) -> float:
-        return 0.5 + random.random()  # noqa: S311, TID251  not a secret
+        return 0.5 + random.random()  # noqa: S311  not a secret
 
 
 class SeededIds:
     """Chance from a seed, for tests and the simulation."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311, TID251
+        self._random = random.Random(seed)  # noqa: S311
 
     def token(self) -> str:
         return encode_base32(self._random.getrandbits(100))

@@ -6,6 +6,7 @@ last step can check everything and change everything in one atomic write.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeAlias
 
 from lakebed.env.clock import Instant
@@ -61,7 +62,7 @@ class Branch:
 
     def __post_init__(self) -> None:
         seqs = [layer.seq for layer in self.sealed]
-        assert all(a > b for a, b in zip(seqs, seqs[1:], strict=False)), "sealed layers run newest first"
+        assert all(a > b for a, b in pairwise(seqs)), "sealed layers run newest first"
         assert not seqs or seqs[0] < self.next_seq, "next_seq is above every layer"
 
 

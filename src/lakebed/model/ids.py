@@ -84,7 +84,9 @@ def parse_path(text: str) -> Path:
     if not _is_utf8(text):
         raise InvalidInputError(ErrorKind.INVALID_PATH, f"path {text!r} is not valid Unicode")
     if len(text) > PATH_BYTES_MAX or (not text.isascii() and len(text.encode()) > PATH_BYTES_MAX):
-        raise InvalidInputError(ErrorKind.INVALID_PATH, f"path of {len(text.encode())} bytes is longer than {PATH_BYTES_MAX}")
+        raise InvalidInputError(
+            ErrorKind.INVALID_PATH, f"path of {len(text.encode())} bytes is longer than {PATH_BYTES_MAX}"
+        )
     return Path(text)
 
 

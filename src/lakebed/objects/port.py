@@ -90,7 +90,9 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, when: PutWhen = PutMode.CREATE) -> ETag:
+    async def put_stream(
+        self, key: str, chunks: AsyncIterator[bytes], *, when: PutWhen = PutMode.CREATE
+    ) -> ETag:
         """Like `put`, in constant memory. If `chunks` raises, nothing becomes visible."""
         ...
 
@@ -115,7 +117,8 @@ class ObjectStore(Protocol):
         self, prefix: str = "", *, start_after: str = "", page_items_max: int = 1000
     ) -> AsyncIterator[Sequence[ObjectInfo]]:
         """Yield non-empty pages of the objects whose key begins with `prefix` (any text) and is greater than
-        `start_after`, in the order of the keys' UTF-8 bytes."""
+        `start_after`, in the order of the keys' UTF-8 bytes.
+        """
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:
@@ -161,5 +164,3 @@ class ObjectStore(Protocol):
     async def close(self) -> None:
         """Release connections and files. Calls under way end first."""
         ...
-
-

