@@ -48,6 +48,7 @@ class ErrorKind(StrEnum):
     REF_NOT_FOUND = "ref-not-found"
     OBJECT_NOT_FOUND = "object-not-found"
     KEY_NOT_FOUND = "key-not-found"
+    UPLOAD_NOT_FOUND = "upload-not-found"
     STASH_NOT_FOUND = "stash-not-found"
     TASK_NOT_FOUND = "task-not-found"
     MERGE_BASE_NOT_FOUND = "merge-base-not-found"

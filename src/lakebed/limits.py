@@ -84,6 +84,9 @@ SMALL_OBJECT_BYTES_MAX = 64 * KIB
 # One DeleteObjects call of S3.
 DELETE_BATCH = 1000
 
+# Parts of one multipart upload: the number S3 allows.
+PARTS_MAX = 10_000
+
 # Part size of a streaming upload, and the read size of a streaming download.
 PART_BYTES = 8 * MIB
 STREAM_CHUNK_BYTES = 1 * MIB
