@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lakebed.env.clock import Instant
-from lakebed.model.ids import BranchName, RepoName, RepoUid
+from lakebed.model.ids import BranchName, RepoName, RepoUid, StagingToken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,13 @@ class CreatingRepository:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletingRepository:
-    """No longer exists for anyone; its clean-up entry is being written."""
+    """No longer exists for anyone since `at`; its clean-up entry is being written."""
 
     name: RepoName
     uid: RepoUid
     namespace: str
     delete_data: bool
+    at: Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,16 @@ class CleanupEntry:
     uid: RepoUid
     namespace: str
     delete_data: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCleanup:
+    """A staging token that left its branch for good and whose rows the cleaner drops."""
+
+    token: StagingToken
+    partition: str
+    """The repository's partition, where the branch's record says whether the token is still in use."""
+    branch: BranchName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,531 @@
+"""Refs and repositories as KV values.
+
+    version (1) | msgpack array of the record's fields
+
+One byte of version, then the fields in the order of the structs below; a union
+has its tag first. The order is on disk in every installation: a field is only
+ever added at the end, with a default, so that within a version an older reader
+skips what it does not know and a newer one fills in what is missing. Anything
+else is a new version, which an older lakebed refuses with the remedy in its
+message. Structs of their own, not the nouns of `model`, are stored: renaming a
+field there cannot change a byte here.
+"""
+
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from lakebed.env.clock import Instant
+from lakebed.errors import CorruptError, ErrorKind
+from lakebed.model.branch import Branch, BranchRecord, DeletedBranch, Pending, Slot
+from lakebed.model.commits import Commit, DeletedTag, Tag, TagRecord
+from lakebed.model.ids import (
+    BranchName,
+    CommitId,
+    MetarangeId,
+    Nonce,
+    RepoName,
+    RepoUid,
+    StagingToken,
+    TagName,
+)
+from lakebed.model.layers import Layer, RetiredLayer, SegmentLayer, TokenLayer
+from lakebed.model.repository import (
+    BranchProtection,
+    CleanupEntry,
+    CreatingRepository,
+    DeletingRepository,
+    GoneRepository,
+    Repository,
+    RepositoryRecord,
+    TokenCleanup,
+)
+from lakebed.model.stash import Stash, StashState
+
+S = TypeVar("S")
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Struct(msgspec.Struct, array_like=True, gc=False):
+    """Base of everything stored here."""
+
+
+class _TokenLayer(_Struct, tag=1):
+    token: StagingToken
+    seq: int
+
+
+class _SegmentLayer(_Struct, tag=2):
+    id: str
+    dataset: str
+    seq: int
+    min_key: str
+    max_key: str
+    entries: int
+    tombstones: int
+    bytes: int
+    level: int
+
+
+class _RetiredLayer(_Struct):
+    layer: _TokenLayer | _SegmentLayer
+    at: Instant
+
+
+class _Pending(_Struct):
+    commits: tuple[CommitId, ...]
+    renewed_at: Instant
+
+
+class _Slot(_Struct):
+    job: str
+    token: int
+
+
+class _Branch(_Struct, tag=1):
+    name: BranchName
+    incarnation: Nonce
+    commit_id: CommitId
+    staging_token: StagingToken | None
+    sealed: tuple[_TokenLayer | _SegmentLayer, ...]
+    compacted: MetarangeId | None
+    next_seq: int
+    last_token: int
+    min_era: int
+    l2_slot: _Slot | None
+    fold_slot: _Slot | None
+    pending: dict[Nonce, _Pending]
+    retired: tuple[_RetiredLayer, ...]
+    stashes: tuple[Nonce, ...]
+    hidden: bool
+    tentative: bool
+    created_by: Nonce
+    updated_at: Instant
+
+
+class _DeletedBranch(_Struct, tag=2):
+    name: BranchName
+    next_seq: int
+    last_token: int
+    min_era: int
+    retired: tuple[_RetiredLayer, ...]
+    updated_at: Instant
+
+
+class _Tag(_Struct, tag=1):
+    name: TagName
+    commit_id: CommitId
+    tentative: bool
+    created_by: Nonce
+
+
+class _DeletedTag(_Struct, tag=2):
+    name: TagName
+
+
+class _Commit(_Struct):
+    id: CommitId
+    committer: str
+    message: str
+    tree: MetarangeId
+    date: int
+    created_at: Instant
+    parents: tuple[CommitId, ...]
+    generation: int
+    nonce: Nonce
+    metadata: dict[str, str]
+    condemned_by: str
+
+
+class _Stash(_Struct):
+    id: Nonce
+    branch: BranchName
+    base: CommitId
+    layer: _TokenLayer
+    message: str
+    state: StashState
+    at: Instant
+
+
+class _Live(_Struct, tag=1):
+    name: RepoName
+    uid: RepoUid
+    namespace: str
+    default_branch: BranchName
+    created_at: Instant
+    read_only: bool
+    bare: bool
+
+
+class _Creating(_Struct, tag=2):
+    name: RepoName
+    uid: RepoUid
+    namespace: str
+    since: Instant
+
+
+class _Deleting(_Struct, tag=3):
+    name: RepoName
+    uid: RepoUid
+    namespace: str
+    delete_data: bool
+    at: Instant
+
+
+class _Gone(_Struct, tag=4):
+    name: RepoName
+
+
+class _RepositoryCleanup(_Struct, tag=1):
+    name: RepoName
+    uid: RepoUid
+    namespace: str
+    delete_data: bool
+
+
+class _TokenCleanup(_Struct, tag=2):
+    token: StagingToken
+    partition: str
+    branch: BranchName
+
+
+class _Protection(_Struct):
+    rules: dict[str, tuple[str, ...]]
+
+
+class _Metadata(_Struct):
+    values: dict[str, str]
+
+
+class _Codec(Generic[S]):
+    """The version byte around one kind of record."""
+
+    def __init__(self, noun: str, version: int, stored: Any) -> None:
+        self._noun = noun
+        self._version = version
+        self._prefix = bytes([version])
+        self._decode: Any = msgspec.msgpack.Decoder(stored).decode
+
+    def seal(self, struct: S) -> bytes:
+        return self._prefix + _encode(struct)
+
+    def open(self, data: bytes) -> S:
+        version = data[0] if data else 0
+        if version > self._version:
+            raise CorruptError(
+                ErrorKind.NEWER_VERSION,
+                f"{self._noun} record has version {version}, this lakebed reads up to {self._version}: "
+                "upgrade lakebed",
+            )
+        if version < 1:
+            raise CorruptError(ErrorKind.UNREADABLE, f"{self._noun} record has no version")
+        try:
+            struct: S = self._decode(memoryview(data)[1:])
+        except msgspec.MsgspecError as error:
+            raise CorruptError(
+                ErrorKind.UNREADABLE, f"{self._noun} record does not parse: {error}"
+            ) from error
+        return struct
+
+
+_BRANCH: Final = _Codec[_Branch | _DeletedBranch]("branch", 1, _Branch | _DeletedBranch)
+_TAG: Final = _Codec[_Tag | _DeletedTag]("tag", 1, _Tag | _DeletedTag)
+_COMMIT: Final = _Codec[_Commit]("commit", 1, _Commit)
+_STASH: Final = _Codec[_Stash]("stash", 1, _Stash)
+_REPOSITORY: Final = _Codec[_Live | _Creating | _Deleting | _Gone](
+    "repository", 1, _Live | _Creating | _Deleting | _Gone
+)
+_CLEANUP: Final = _Codec[_RepositoryCleanup | _TokenCleanup](
+    "clean-up", 1, _RepositoryCleanup | _TokenCleanup
+)
+_PROTECTION: Final = _Codec[_Protection]("branch protection", 1, _Protection)
+_METADATA: Final = _Codec[_Metadata]("repository metadata", 1, _Metadata)
+
+
+def encode_branch(record: BranchRecord) -> bytes:
+    """Return a live or deleted branch as its KV value."""
+    if isinstance(record, DeletedBranch):
+        return _BRANCH.seal(
+            _DeletedBranch(
+                record.name,
+                record.next_seq,
+                record.last_token,
+                record.min_era,
+                tuple(map(_store_retired, record.retired)),
+                record.updated_at,
+            )
+        )
+    return _BRANCH.seal(
+        _Branch(
+            record.name,
+            record.incarnation,
+            record.commit_id,
+            record.staging_token,
+            tuple(map(_store_layer, record.sealed)),
+            record.compacted,
+            record.next_seq,
+            record.last_token,
+            record.min_era,
+            _store_slot(record.l2_slot),
+            _store_slot(record.fold_slot),
+            {nonce: _Pending(p.commits, p.renewed_at) for nonce, p in record.pending.items()},
+            tuple(map(_store_retired, record.retired)),
+            record.stashes,
+            record.hidden,
+            record.tentative,
+            record.created_by,
+            record.updated_at,
+        )
+    )
+
+
+def decode_branch(data: bytes) -> BranchRecord:
+    """Return what `encode_branch` was given.
+
+    Raises:
+        CorruptError: not bytes that it returned, or those of a newer version.
+    """
+    s = _BRANCH.open(data)
+    if isinstance(s, _DeletedBranch):
+        return DeletedBranch(
+            name=s.name,
+            next_seq=s.next_seq,
+            last_token=s.last_token,
+            min_era=s.min_era,
+            retired=tuple(map(_load_retired, s.retired)),
+            updated_at=s.updated_at,
+        )
+    try:
+        return Branch(
+            name=s.name,
+            incarnation=s.incarnation,
+            commit_id=s.commit_id,
+            staging_token=s.staging_token,
+            sealed=tuple(map(_load_layer, s.sealed)),
+            compacted=s.compacted,
+            next_seq=s.next_seq,
+            last_token=s.last_token,
+            min_era=s.min_era,
+            l2_slot=_load_slot(s.l2_slot),
+            fold_slot=_load_slot(s.fold_slot),
+            pending={
+                nonce: Pending(commits=p.commits, renewed_at=p.renewed_at) for nonce, p in s.pending.items()
+            },
+            retired=tuple(map(_load_retired, s.retired)),
+            stashes=s.stashes,
+            hidden=s.hidden,
+            tentative=s.tentative,
+            created_by=s.created_by,
+            updated_at=s.updated_at,
+        )
+    except (
+        AssertionError
+    ) as error:  # The same property that the writer asserted; here it is the world's fault.
+        raise CorruptError(ErrorKind.UNREADABLE, f"record of branch {s.name!r}: {error}") from error
+
+
+def encode_tag(record: TagRecord) -> bytes:
+    """Return a live or deleted tag as its KV value."""
+    if isinstance(record, DeletedTag):
+        return _TAG.seal(_DeletedTag(record.name))
+    return _TAG.seal(_Tag(record.name, record.commit_id, record.tentative, record.created_by))
+
+
+def decode_tag(data: bytes) -> TagRecord:
+    """Return what `encode_tag` was given; errors as for `decode_branch`."""
+    s = _TAG.open(data)
+    if isinstance(s, _DeletedTag):
+        return DeletedTag(name=s.name)
+    return Tag(name=s.name, commit_id=s.commit_id, tentative=s.tentative, created_by=s.created_by)
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """Return a commit as its KV value."""
+    return _COMMIT.seal(
+        _Commit(
+            commit.id,
+            commit.committer,
+            commit.message,
+            commit.tree,
+            commit.date,
+            commit.created_at,
+            commit.parents,
+            commit.generation,
+            commit.nonce,
+            dict(sorted(commit.metadata.items())),
+            commit.condemned_by,
+        )
+    )
+
+
+def decode_commit(data: bytes) -> Commit:
+    """Return what `encode_commit` was given; errors as for `decode_branch`."""
+    s = _COMMIT.open(data)
+    return Commit(
+        id=s.id,
+        committer=s.committer,
+        message=s.message,
+        tree=s.tree,
+        date=s.date,
+        created_at=s.created_at,
+        parents=s.parents,
+        generation=s.generation,
+        nonce=s.nonce,
+        metadata=s.metadata,
+        condemned_by=s.condemned_by,
+    )
+
+
+def encode_stash(stash: Stash) -> bytes:
+    """Return a stash as its KV value."""
+    layer = _TokenLayer(stash.layer.token, stash.layer.seq)
+    return _STASH.seal(
+        _Stash(stash.id, stash.branch, stash.base, layer, stash.message, stash.state, stash.at)
+    )
+
+
+def decode_stash(data: bytes) -> Stash:
+    """Return what `encode_stash` was given; errors as for `decode_branch`."""
+    s = _STASH.open(data)
+    return Stash(
+        id=s.id,
+        branch=s.branch,
+        base=s.base,
+        layer=TokenLayer(token=s.layer.token, seq=s.layer.seq),
+        message=s.message,
+        state=s.state,
+        at=s.at,
+    )
+
+
+def encode_repository(record: RepositoryRecord) -> bytes:
+    """Return a repository's record, in whatever state, as its KV value."""
+    match record:
+        case Repository():
+            return _REPOSITORY.seal(
+                _Live(
+                    record.name,
+                    record.uid,
+                    record.namespace,
+                    record.default_branch,
+                    record.created_at,
+                    record.read_only,
+                    record.bare,
+                )
+            )
+        case CreatingRepository():
+            return _REPOSITORY.seal(_Creating(record.name, record.uid, record.namespace, record.since))
+        case DeletingRepository():
+            return _REPOSITORY.seal(
+                _Deleting(record.name, record.uid, record.namespace, record.delete_data, record.at)
+            )
+        case GoneRepository():
+            return _REPOSITORY.seal(_Gone(record.name))
+
+
+def decode_repository(data: bytes) -> RepositoryRecord:
+    """Return what `encode_repository` was given; errors as for `decode_branch`."""
+    match _REPOSITORY.open(data):
+        case _Live() as s:
+            return Repository(
+                name=s.name,
+                uid=s.uid,
+                namespace=s.namespace,
+                default_branch=s.default_branch,
+                created_at=s.created_at,
+                read_only=s.read_only,
+                bare=s.bare,
+            )
+        case _Creating() as s:
+            return CreatingRepository(name=s.name, uid=s.uid, namespace=s.namespace, since=s.since)
+        case _Deleting() as s:
+            return DeletingRepository(
+                name=s.name, uid=s.uid, namespace=s.namespace, delete_data=s.delete_data, at=s.at
+            )
+        case _Gone() as s:
+            return GoneRepository(name=s.name)
+
+
+def encode_cleanup(entry: CleanupEntry | TokenCleanup) -> bytes:
+    """Return work for the cleaner as its KV value."""
+    if isinstance(entry, TokenCleanup):
+        return _CLEANUP.seal(_TokenCleanup(entry.token, entry.partition, entry.branch))
+    return _CLEANUP.seal(_RepositoryCleanup(entry.name, entry.uid, entry.namespace, entry.delete_data))
+
+
+def decode_cleanup(data: bytes) -> CleanupEntry | TokenCleanup:
+    """Return what `encode_cleanup` was given; errors as for `decode_branch`."""
+    s = _CLEANUP.open(data)
+    if isinstance(s, _TokenCleanup):
+        return TokenCleanup(token=s.token, partition=s.partition, branch=s.branch)
+    return CleanupEntry(name=s.name, uid=s.uid, namespace=s.namespace, delete_data=s.delete_data)
+
+
+def encode_protection(protection: BranchProtection) -> bytes:
+    """Return branch protection rules as their KV value; equal rules give equal bytes."""
+    rules = {pattern: tuple(sorted(set(protection.rules[pattern]))) for pattern in sorted(protection.rules)}
+    return _PROTECTION.seal(_Protection(rules))
+
+
+def decode_protection(data: bytes) -> BranchProtection:
+    """Return what `encode_protection` was given, sorted; errors as for `decode_branch`."""
+    return BranchProtection(rules=_PROTECTION.open(data).rules)
+
+
+def encode_repository_metadata(values: dict[str, str]) -> bytes:
+    """Return a repository's metadata as its KV value."""
+    return _METADATA.seal(_Metadata(dict(sorted(values.items()))))
+
+
+def decode_repository_metadata(data: bytes) -> dict[str, str]:
+    """Return what `encode_repository_metadata` was given, sorted; errors as for `decode_branch`."""
+    return _METADATA.open(data).values
+
+
+def _store_layer(layer: Layer) -> _TokenLayer | _SegmentLayer:
+    if isinstance(layer, TokenLayer):
+        return _TokenLayer(layer.token, layer.seq)
+    return _SegmentLayer(
+        layer.id,
+        layer.dataset,
+        layer.seq,
+        layer.min_key,
+        layer.max_key,
+        layer.entries,
+        layer.tombstones,
+        layer.bytes,
+        layer.level,
+    )
+
+
+def _load_layer(s: _TokenLayer | _SegmentLayer) -> Layer:
+    if isinstance(s, _TokenLayer):
+        return TokenLayer(token=s.token, seq=s.seq)
+    return SegmentLayer(
+        id=s.id,
+        dataset=s.dataset,
+        seq=s.seq,
+        min_key=s.min_key,
+        max_key=s.max_key,
+        entries=s.entries,
+        tombstones=s.tombstones,
+        bytes=s.bytes,
+        level=s.level,
+    )
+
+
+def _store_retired(retired: RetiredLayer) -> _RetiredLayer:
+    return _RetiredLayer(_store_layer(retired.layer), retired.at)
+
+
+def _load_retired(s: _RetiredLayer) -> RetiredLayer:
+    return RetiredLayer(layer=_load_layer(s.layer), at=s.at)
+
+
+def _store_slot(slot: Slot | None) -> _Slot | None:
+    return _Slot(slot.job, slot.token) if slot else None
+
+
+def _load_slot(s: _Slot | None) -> Slot | None:
+    return Slot(job=s.job, token=s.token) if s else None

@@ -1,0 +1,65 @@
+"""Where each record lives: partitions and keys of everything but staged rows.
+
+    lakebed:        repos/<repo>
+    <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>
+    cleanup:        <due>/<what>/<name>
+
+A repository's own partition carries its uid, so whoever holds a `Repository`
+value can only ever meet the data of that one, not of a namesake created later.
+"""
+
+from typing import Final
+
+from lakebed.env.clock import Instant
+from lakebed.model.ids import BranchName, CommitId, RepoName, RepoUid, StagingToken, TagName
+
+REPOSITORIES_PARTITION: Final = "lakebed"
+CLEANUP_PARTITION: Final = "cleanup"
+
+REPOS_PREFIX: Final = b"repos/"
+BRANCHES_PREFIX: Final = b"branches/"
+COMMITS_PREFIX: Final = b"commits/"
+TAGS_PREFIX: Final = b"tags/"
+STASHES_PREFIX: Final = b"stashes/"
+
+PROTECTION_KEY: Final = b"settings/branch_protection"
+METADATA_KEY: Final = b"settings/metadata"
+
+
+def repo_key(name: RepoName) -> bytes:
+    """Return the key of a repository's record."""
+    return REPOS_PREFIX + name.encode()
+
+
+def branch_key(name: BranchName) -> bytes:
+    """Return the key of a branch's record."""
+    return BRANCHES_PREFIX + name.encode()
+
+
+def commit_key(commit_id: CommitId) -> bytes:
+    """Return the key of a commit's record."""
+    return COMMITS_PREFIX + commit_id.encode()
+
+
+def tag_key(name: TagName) -> bytes:
+    """Return the key of a tag's record."""
+    return TAGS_PREFIX + name.encode()
+
+
+def repository_cleanup_key(due: Instant, uid: RepoUid) -> bytes:
+    """Return the key of the entry that says what stays to be removed of a repository."""
+    return b"%s/repository/%s" % (_due(due), uid.encode())
+
+
+def token_cleanup_key(due: Instant, token: StagingToken) -> bytes:
+    """Return the key of the entry that says that a token's rows are to be dropped."""
+    return b"%s/token/%s" % (_due(due), token.encode())
+
+
+def due_before(now: Instant) -> bytes:
+    """Return the key below which every clean-up entry is due."""
+    return _due(Instant(now + 1))
+
+
+def _due(instant: Instant) -> bytes:
+    return b"%020d" % instant
