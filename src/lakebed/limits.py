@@ -14,6 +14,10 @@ PATH_BYTES_MAX = 1024
 
 # A staging row's key is its path and a short prefix; the KV must hold both.
 KV_KEY_BYTES_MAX = 1024 + 64
+# PostgreSQL refuses an index entry over 2,704 bytes, and partition and key share one.
+KV_PARTITION_BYTES_MAX = 1024
+# A record is read and written whole; the largest we store are job documents of a few MiB.
+KV_VALUE_BYTES_MAX = 64 * MIB
 
 # Branch and tag names go into KV keys and staging tokens; S3 tools also show them as folder names.
 REF_NAME_BYTES_MAX = 255
@@ -34,6 +38,25 @@ DROP_STEP_ROWS = 5_000
 # One write transaction of many waiting requests: bounds its memory and the wait of the last in line.
 BATCH_ROWS_MAX = 10_000
 BATCH_BYTES_MAX = 16 * MIB
+
+# The LMDB map at first: address space only, so generous; it doubles by itself when it is full.
+LMDB_MAP_BYTES = GIB
+# Places in LMDB's reader table, 64 bytes each; a process takes one or two.
+LMDB_READERS_MAX = 512
+# A reader that died keeps old pages from being used again until someone looks; looking costs a lock.
+LMDB_STALE_READERS_SECONDS = 30.0
+# LMDB is read on the event loop: one step of a scan is this many rows, about a millisecond.
+LMDB_SCAN_STEP_ROWS = 2_000
+# A page ends early at this many bytes, because values may be large.
+LMDB_SCAN_STEP_BYTES = 4 * MIB
+
+# PostgreSQL allows 100 connections by default, and several processes share them.
+POSTGRES_CONNECTIONS_MAX = 16
+# No statement of ours takes longer on a healthy server; the client waits a little longer than the server.
+POSTGRES_STATEMENT_SECONDS = 10.0
+POSTGRES_REPLY_SECONDS = 15.0
+# Deadlocks in a row (the server rolled back, so repeating is safe) before the caller is told.
+POSTGRES_ATTEMPTS_MAX = 5
 
 # Where a range ends: a key whose hash is 0 modulo this. It gives ranges of about that many entries.
 RANGE_ENTRIES_EXPECTED = 50_000
@@ -75,6 +98,12 @@ TASK_DEAD_SECONDS = 30.0
 # A repository that is still `creating` after this long was given up by a dead process.
 CREATING_TIMEOUT_SECONDS = 300.0
 
+# Commits never change, so a process keeps those it has read: about a kilobyte each.
+COMMIT_CACHE_ITEMS = 20_000
+
+# Histories that are being paged through at one time in one process; each keeps what it has not shown yet.
+LOG_WALKS_KEPT = 32
+
 # Decoded ranges kept on the local disk for memory-mapping.
 CACHE_BYTES_DEFAULT = 10 * GIB
 
@@ -94,3 +123,5 @@ STREAM_CHUNK_BYTES = 1 * MIB
 assert SEALED_LAYERS_SLOWDOWN < SEALED_LAYERS_MAX
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
 assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
+assert KV_PARTITION_BYTES_MAX + KV_KEY_BYTES_MAX < 2_704
+assert POSTGRES_STATEMENT_SECONDS < POSTGRES_REPLY_SECONDS

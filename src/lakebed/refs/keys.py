@@ -11,7 +11,7 @@ value can only ever meet the data of that one, not of a namesake created later.
 from typing import Final
 
 from lakebed.env.clock import Instant
-from lakebed.model.ids import BranchName, CommitId, RepoName, RepoUid, StagingToken, TagName
+from lakebed.model.ids import BranchName, CommitId, Nonce, RepoName, RepoUid, StagingToken, TagName
 
 REPOSITORIES_PARTITION: Final = "lakebed"
 CLEANUP_PARTITION: Final = "cleanup"
@@ -44,6 +44,11 @@ def commit_key(commit_id: CommitId) -> bytes:
 def tag_key(name: TagName) -> bytes:
     """Return the key of a tag's record."""
     return TAGS_PREFIX + name.encode()
+
+
+def stash_key(stash: Nonce) -> bytes:
+    """Return the key of a stash's record."""
+    return STASHES_PREFIX + stash.encode()
 
 
 def repository_cleanup_key(due: Instant, uid: RepoUid) -> bytes:
