@@ -1,0 +1,126 @@
+"""Metarange files: the ranges of one tree, in key order, as Parquet.
+
+A metarange's hash covers what its ranges hold (their hashes, bounds and
+counts) and not the names of their files: trees with equal rows have equal hashes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import CorruptError, ErrorKind
+from lakebed.format.columns import column, require_rising
+from lakebed.format.hashing import rows_hash
+from lakebed.format.parquet import FileKind, decode, encode
+from lakebed.model.ids import RangeId
+
+METARANGE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("range", pa.string(), nullable=False),
+        pa.field("hash", pa.string(), nullable=False),
+        pa.field("min_key", pa.string(), nullable=False),
+        pa.field("max_key", pa.string(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+    ]
+)
+"""`range` is the file's name without folder and ending, `bytes` the file's size."""
+
+METARANGE_FILE: Final = FileKind(
+    name="metarange",
+    version=1,
+    schema=METARANGE_SCHEMA,
+    sort_key="min_key",
+    statistics=("min_key", "max_key"),
+)
+
+_HASHED: Final = ("hash", "min_key", "max_key", "count")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeInfo:
+    """One range of a tree, as its metarange tells it."""
+
+    id: RangeId
+    hash: str
+    min_key: str
+    max_key: str
+    count: int
+    bytes: int
+
+
+def metarange_block(ranges: Sequence[RangeInfo]) -> pa.Table:
+    """Return the ranges, in key order, as the table that a metarange file holds."""
+    columns = [
+        [r.id for r in ranges],
+        [r.hash for r in ranges],
+        [r.min_key for r in ranges],
+        [r.max_key for r in ranges],
+        [r.count for r in ranges],
+        [r.bytes for r in ranges],
+    ]
+    arrays = [pa.array(values, f.type) for values, f in zip(columns, METARANGE_SCHEMA, strict=True)]
+    return pa.table(arrays, schema=METARANGE_SCHEMA)
+
+
+def metarange_hash(block: pa.Table) -> str:
+    """Return the hash of a metarange as 64 hex digits."""
+    return rows_hash(block, _HASHED)
+
+
+def encode_metarange(block: pa.Table) -> bytes:
+    """Return a table of ranges, which must not be empty, as a metarange file."""
+    assert block.num_rows > 0, "the empty tree has no file"
+    require_disjoint(block)
+    return encode(METARANGE_FILE, block)
+
+
+def decode_metarange(data: bytes, *, expected_hash: str | None = None) -> pa.Table:
+    """Return the table of ranges of a metarange file.
+
+    Raises:
+        CorruptError: not bytes that `encode_metarange` returned, not the ranges of `expected_hash`, or a newer version.
+    """
+    block = decode(METARANGE_FILE, data)
+    require_disjoint(block)
+    if expected_hash is not None and metarange_hash(block) != expected_hash:
+        raise CorruptError(
+            ErrorKind.CHECKSUM_MISMATCH, "metarange file lists other ranges than its name says"
+        )
+    return block
+
+
+def range_infos(block: pa.Table) -> tuple[RangeInfo, ...]:
+    """Return the rows of a metarange as values."""
+    columns = [block.column(name).to_pylist() for name in METARANGE_SCHEMA.names]
+    return tuple(
+        RangeInfo(id=RangeId(name), hash=digest, min_key=low, max_key=high, count=count, bytes=size)
+        for name, digest, low, high, count, size in zip(*columns, strict=True)
+    )
+
+
+def require_disjoint(block: pa.Table) -> None:
+    """Refuse ranges that overlap or do not rise, that are empty, or whose names do not carry their hashes.
+
+    Raises:
+        CorruptError: `KEYS_OUT_OF_ORDER`, or `UNREADABLE`.
+    """
+    low, high = column(block, "min_key"), column(block, "max_key")
+    edges = pa.concat_arrays([low, high])
+    # min, max, min, max …: rising strictly, except that a range of one entry has both alike.
+    interleaved = edges.take(pa.array(np.arange(2 * len(low)).reshape(2, -1).T.reshape(-1)))
+    single = pc.equal(column(block, "count"), 1)
+    if not pc.all(pc.equal(pc.equal(low, high), single)).as_py():
+        raise CorruptError(ErrorKind.UNREADABLE, "a metarange's counts do not fit its keys")
+    kept = np.ones(2 * len(low), np.bool_)
+    kept[1::2] = ~np.asarray(single.to_numpy(zero_copy_only=False), np.bool_)
+    require_rising(interleaved.filter(pa.array(kept)), what="a metarange")
+    if (pc.min(block.column("count")).as_py() or 0) < 1:
+        raise CorruptError(ErrorKind.UNREADABLE, "a metarange lists an empty range")
+    names = pc.utf8_slice_codeunits(column(block, "range"), 0, 65)
+    if not pc.all(pc.equal(names, pc.binary_join_element_wise(column(block, "hash"), "", "-"))).as_py():
+        raise CorruptError(ErrorKind.UNREADABLE, "a metarange's file names do not carry their hashes")

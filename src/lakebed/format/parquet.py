@@ -1,0 +1,114 @@
+"""The one way lakebed writes and reads a table as Parquet.
+
+Plain Parquet that any engine reads, with what we need on top of it: page
+checksums, which are verified on every read, a page index, the sort order, and
+in the file's key-value metadata what the file is (`lakebed.format`), its version
+(`lakebed.version`) and its rows (`lakebed.entries`). Readers refuse a newer version.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.errors import CorruptError, ErrorKind
+
+_FORMAT = "lakebed.format"
+_VERSION = "lakebed.version"
+_ENTRIES = "lakebed.entries"
+
+# Larger batches spend less time between pages; the size of pages does not depend on it.
+_WRITE_BATCH_ROWS = 64 * 1024
+
+# pyarrow reports damage by whichever of these its parsers met first.
+_DAMAGE = (pa.ArrowException, OSError, MemoryError, ValueError, OverflowError, KeyError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileKind:
+    """What is written and how: one value for each stored format.
+
+    Only `dictionary` columns are worth a dictionary; `plain` ones are random
+    bytes, on which compression would spend a quarter of all the time to save nothing.
+    """
+
+    name: str
+    version: int
+    schema: pa.Schema
+    sort_key: str
+    dictionary: Sequence[str] = ()
+    plain: Sequence[str] = ()
+    statistics: Sequence[str] = field(default_factory=tuple)
+
+
+def encode(kind: FileKind, table: pa.Table) -> bytes:
+    """Return the table, whose schema is the kind's, as a Parquet file."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        kind.schema,
+        version="2.6",
+        compression={n: "none" if n in kind.plain else "zstd" for n in kind.schema.names},
+        use_dictionary=list(kind.dictionary),
+        write_statistics=list(kind.statistics),
+        write_page_index=True,
+        write_page_checksum=True,
+        write_batch_size=_WRITE_BATCH_ROWS,
+        store_schema=False,
+        sorting_columns=[pq.SortingColumn(kind.schema.get_field_index(kind.sort_key))],
+    ) as writer:
+        writer.write_table(table, row_group_size=max(1, table.num_rows))
+        writer.add_key_value_metadata(
+            {_FORMAT: kind.name, _VERSION: str(kind.version), _ENTRIES: str(table.num_rows)}
+        )
+    result: bytes = sink.getvalue().to_pybytes()
+    return result
+
+
+def decode(kind: FileKind, data: bytes) -> pa.Table:
+    """Return the table that `encode` was given.
+
+    Raises:
+        CorruptError: not bytes that `encode` returned (`UNREADABLE`, `CHECKSUM_MISMATCH`), or those of a
+            newer version (`NEWER_VERSION`).
+    """
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    except _DAMAGE as error:
+        raise CorruptError(ErrorKind.UNREADABLE, f"not a readable {kind.name} file: {error}") from error
+    facts: Mapping[bytes, bytes] = file.metadata.metadata or {}
+    _require_kind(kind, facts)
+    try:
+        # Threads belong to the caller: it decodes several files at once.
+        table = file.read(use_threads=False)
+    except _DAMAGE as error:
+        damaged = "checksum" in str(error).lower()
+        raise CorruptError(
+            ErrorKind.CHECKSUM_MISMATCH if damaged else ErrorKind.UNREADABLE,
+            f"{kind.name} file is damaged: {error}",
+        ) from error
+    table = table.replace_schema_metadata(None)
+    if not table.schema.equals(kind.schema):
+        raise CorruptError(
+            ErrorKind.UNREADABLE, f"{kind.name} file has other columns than version {kind.version}"
+        )
+    if any(column.null_count for column in table.columns):
+        raise CorruptError(ErrorKind.UNREADABLE, f"{kind.name} file holds nulls")
+    if str(table.num_rows).encode() != facts.get(_ENTRIES.encode()):
+        raise CorruptError(ErrorKind.UNREADABLE, f"{kind.name} file does not hold the rows that it says")
+    return table
+
+
+def _require_kind(kind: FileKind, facts: Mapping[bytes, bytes]) -> None:
+    if facts.get(_FORMAT.encode()) != kind.name.encode():
+        raise CorruptError(ErrorKind.UNREADABLE, f"not a {kind.name} file of lakebed")
+    version = facts.get(_VERSION.encode(), b"")
+    if not version.isdigit():
+        raise CorruptError(ErrorKind.UNREADABLE, f"{kind.name} file without a version")
+    if int(version) > kind.version:
+        raise CorruptError(
+            ErrorKind.NEWER_VERSION,
+            f"{kind.name} file was written by a newer lakebed (version {int(version)}, this one reads"
+            f" {kind.version}): upgrade it",
+        )
