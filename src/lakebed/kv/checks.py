@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 
 from lakebed.errors import ErrorKind, InvalidInputError
-from lakebed.kv.port import Capabilities, Row
+from lakebed.kv.port import Capabilities, Fence, Row
+from lakebed.limits import KV_PARTITION_BYTES_MAX
 
 
 def check_partition(partition: str) -> None:
     """Raise `InvalidInputError` unless `partition` can name one."""
-    if not partition:
-        raise InvalidInputError(ErrorKind.INVALID_KEY, "a partition needs a name")
+    # A character is at most four bytes, so nearly every name is known to fit without encoding it.
+    if not partition or len(partition) * 4 > KV_PARTITION_BYTES_MAX:
+        _check_long_partition(partition)
 
 
 def check_key(key: bytes, capabilities: Capabilities) -> None:
     """Raise `InvalidInputError` unless the driver can hold `key`."""
-    if not key or len(key) > capabilities.key_bytes_max:
+    if not 0 < len(key) <= capabilities.key_bytes_max:
         raise InvalidInputError(
             ErrorKind.INVALID_KEY,
             f"a key has 1 to {capabilities.key_bytes_max} bytes, this one has {len(key)}",
@@ -30,8 +32,38 @@ def check_value(value: bytes, capabilities: Capabilities) -> None:
         )
 
 
+def check_keys(keys: Sequence[bytes], capabilities: Capabilities) -> None:
+    """Raise `InvalidInputError` unless the driver can hold every key."""
+    if not keys:
+        return
+    check_key(min(keys, key=len), capabilities)
+    check_key(max(keys, key=len), capabilities)
+
+
 def check_rows(rows: Sequence[Row], capabilities: Capabilities) -> None:
     """Raise `InvalidInputError` unless the driver can hold every row."""
-    for row in rows:
-        check_key(row.key, capabilities)
-        check_value(row.value, capabilities)
+    if not rows:
+        return
+    check_keys([row.key for row in rows], capabilities)
+    check_value(max([row.value for row in rows], key=len), capabilities)
+
+
+def check_fence_supported(fence: Fence | None, capabilities: Capabilities) -> None:
+    """Raise `InvalidInputError` if the driver cannot honour `fence`; check its record's name too."""
+    if fence is None:
+        return
+    if not capabilities.fences:
+        raise InvalidInputError(ErrorKind.UNSUPPORTED, "this store has no fences")
+    check_partition(fence.partition)
+    check_key(fence.key, capabilities)
+
+
+def _check_long_partition(partition: str) -> None:
+    if not partition:
+        raise InvalidInputError(ErrorKind.INVALID_KEY, "a partition needs a name")
+    size = len(partition.encode())
+    if size > KV_PARTITION_BYTES_MAX:
+        raise InvalidInputError(
+            ErrorKind.INVALID_KEY,
+            f"the name of a partition has at most {KV_PARTITION_BYTES_MAX} bytes, this one has {size}",
+        )

@@ -9,10 +9,22 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from lakebed.env.clock import Clock, Instant, SystemClock
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError
-from lakebed.kv.checks import check_key, check_partition, check_rows, check_value
+from lakebed.errors import ConflictError, ErrorKind
+from lakebed.kv.checks import (
+    check_fence_supported,
+    check_key,
+    check_keys,
+    check_partition,
+    check_rows,
+    check_value,
+)
 from lakebed.kv.port import Capabilities, Expect, Fence, Item, NamesFence, Page, Row, Version, VersionFence
-from lakebed.limits import GIB, KV_KEY_BYTES_MAX
+from lakebed.limits import KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX, SCAN_PAGE_ITEMS
+
+
+async def open_memory(url: str, *, clock: Clock) -> "MemoryKV":  # noqa: ARG001  every opener takes the URL
+    """Return an empty store."""
+    return MemoryKV(clock=clock)
 
 
 @dataclass(slots=True)
@@ -28,9 +40,14 @@ class MemoryKV:
     def __init__(self, *, clock: Clock | None = None, fences: bool = True) -> None:
         self._clock = clock or SystemClock()
         self._partitions: dict[str, dict[bytes, _Record]] = {}
+        self._ordered: dict[str, list[bytes]] = {}
+        """The sorted keys of partitions that were scanned and have had no key come or go since."""
         self._version = 0
         self.capabilities = Capabilities(
-            fences=fences, engine_time=False, key_bytes_max=KV_KEY_BYTES_MAX, value_bytes_max=GIB
+            fences=fences,
+            engine_time=False,
+            key_bytes_max=KV_KEY_BYTES_MAX,
+            value_bytes_max=KV_VALUE_BYTES_MAX,
         )
 
     async def get(self, partition: str, key: bytes) -> Item | None:
@@ -82,23 +99,31 @@ class MemoryKV:
 
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         check_partition(partition)
+        check_keys(keys, self.capabilities)
         records = self._partitions.get(partition, {})
         for key in keys:
             records.pop(key, None)
+        self._ordered.pop(partition, None)
         if not records:
             self._partitions.pop(partition, None)
 
     async def drop(self, partition: str, *, first: Sequence[bytes] = ()) -> None:
         await self.delete_rows(partition, first)
+        self._ordered.pop(partition, None)
         self._partitions.pop(partition, None)
 
     async def scan(
-        self, partition: str, *, start: bytes = b"", end: bytes | None = None, page_items_max: int = 10_000
+        self,
+        partition: str,
+        *,
+        start: bytes = b"",
+        end: bytes | None = None,
+        page_items_max: int = SCAN_PAGE_ITEMS,
     ) -> AsyncIterator[Page]:
         check_partition(partition)
         while True:
             records = self._partitions.get(partition, {})
-            ordered = sorted(records)
+            ordered = self._keys_in_order(partition)
             low = bisect_left(ordered, start)
             high = len(ordered) if end is None else bisect_left(ordered, end)
             keys = ordered[low : min(high, low + page_items_max)]
@@ -133,14 +158,21 @@ class MemoryKV:
     def _write(self, partition: str, key: bytes, value: bytes, names: tuple[bytes, ...]) -> Version:
         self._version += 1
         record = _Record(bytes(value), Version(self._version), names)
-        self._partitions.setdefault(partition, {})[key] = record
+        records = self._partitions.setdefault(partition, {})
+        if key not in records:
+            self._ordered.pop(partition, None)
+        records[key] = record
         return record.version
 
+    def _keys_in_order(self, partition: str) -> list[bytes]:
+        if partition not in self._ordered and partition in self._partitions:
+            self._ordered[partition] = sorted(self._partitions[partition])
+        return self._ordered.get(partition, [])
+
     def _check_fence(self, fence: Fence | None) -> None:
+        check_fence_supported(fence, self.capabilities)
         if fence is None:
             return
-        if not self.capabilities.fences:
-            raise InvalidInputError(ErrorKind.UNSUPPORTED, "this store has no fences")
         record = self._partitions.get(fence.partition, {}).get(fence.key)
         if isinstance(fence, NamesFence):
             held = record is not None and record.names[: len(fence.names)] == fence.names

@@ -1,0 +1,159 @@
+"""The port on LMDB: the default, for one machine and many processes.
+
+Reads run where they are called: a snapshot costs less than a microsecond, and a
+hop to a thread and back a hundred times that. (A scan in a thread would even be
+slower: LMDB's binding gives up the interpreter lock at every row.) Writes go
+through one thread with group commit. Engine time is the process's time.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from lakebed.env.clock import Clock, Instant, SystemClock
+from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.kv.checks import (
+    check_fence_supported,
+    check_key,
+    check_keys,
+    check_partition,
+    check_rows,
+    check_value,
+)
+from lakebed.kv.drivers.lmdb_env import Environment
+from lakebed.kv.drivers.lmdb_keys import row_key
+from lakebed.kv.drivers.lmdb_records import value_of, version_of
+from lakebed.kv.drivers.lmdb_scan import read_page
+from lakebed.kv.drivers.lmdb_writer import Writer
+from lakebed.kv.drivers.lmdb_writes import DeleteRows, DropStep, Swap, set_rows_request
+from lakebed.kv.port import Capabilities, Expect, Fence, Item, Page, Row, Version, VersionFence
+from lakebed.limits import (
+    DROP_STEP_ROWS,
+    KV_KEY_BYTES_MAX,
+    KV_VALUE_BYTES_MAX,
+    LMDB_MAP_BYTES,
+    LMDB_SCAN_STEP_BYTES,
+    LMDB_SCAN_STEP_ROWS,
+    SCAN_PAGE_ITEMS,
+)
+
+
+async def open_lmdb(url: str, *, clock: Clock) -> "LmdbKV":
+    """Return the store in the folder that `lmdb:///folder` names, created if it is not there."""
+    parts = urlsplit(url)
+    folder = Path(unquote(parts.path))
+    if parts.netloc or not folder.is_absolute() or folder == Path("/"):
+        raise InvalidInputError(
+            ErrorKind.INVALID_CONFIG,
+            f"{url!r} names no folder: write lmdb:///absolute/folder, with three slashes",
+        )
+    return LmdbKV(folder, clock=clock)
+
+
+class LmdbKV:
+    """A `KVStore` in a folder. Open it once a process."""
+
+    def __init__(self, folder: Path, *, clock: Clock | None = None, map_bytes: int = LMDB_MAP_BYTES) -> None:
+        self._clock = clock or SystemClock()
+        self.environment = Environment(folder, clock=self._clock, map_bytes=map_bytes)
+        self.writer = Writer(self.environment)
+        self.writer.start()
+        self.capabilities = Capabilities(
+            fences=True,
+            engine_time=False,
+            key_bytes_max=KV_KEY_BYTES_MAX,
+            value_bytes_max=KV_VALUE_BYTES_MAX,
+        )
+
+    async def get(self, partition: str, key: bytes) -> Item | None:
+        check_partition(partition)
+        check_key(key, self.capabilities)
+        place = row_key(partition, key)
+        with self.environment.reading() as txn:
+            record = txn.get(place)
+        return None if record is None else Item(key, value_of(record), version_of(record))
+
+    async def get_many(self, lookups: Sequence[tuple[str, bytes]]) -> list[Item | None]:
+        places = []
+        for partition, key in lookups:
+            check_partition(partition)
+            check_key(key, self.capabilities)
+            places.append(row_key(partition, key))
+        with self.environment.reading() as txn:
+            records = [txn.get(place) for place in places]
+        return [
+            None if record is None else Item(key, value_of(record), version_of(record))
+            for (_, key), record in zip(lookups, records, strict=True)
+        ]
+
+    async def swap(
+        self,
+        partition: str,
+        key: bytes,
+        value: bytes,
+        *,
+        expected: Version | Expect,
+        names: tuple[bytes, ...] = (),
+        fence: VersionFence | None = None,
+    ) -> Version:
+        check_partition(partition)
+        check_key(key, self.capabilities)
+        check_value(value, self.capabilities)
+        check_fence_supported(fence, self.capabilities)
+        return await self.writer.submit(
+            Swap(partition=partition, key=key, value=value, expected=expected, names=names, fence=fence)
+        )
+
+    async def set_rows(
+        self,
+        partition: str,
+        rows: Sequence[Row],
+        *,
+        fence: Fence | None = None,
+        not_after: Instant | None = None,
+    ) -> None:
+        check_partition(partition)
+        check_rows(rows, self.capabilities)
+        check_fence_supported(fence, self.capabilities)
+        await self.writer.submit(
+            set_rows_request(partition, rows, fence=fence, not_after=not_after, clock=self._clock)
+        )
+
+    async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
+        check_partition(partition)
+        check_keys(keys, self.capabilities)
+        await self.writer.submit(DeleteRows(partition=partition, keys=keys))
+
+    async def drop(self, partition: str, *, first: Sequence[bytes] = ()) -> None:
+        await self.delete_rows(partition, first)
+        while not await self.writer.submit(DropStep(partition=partition, rows_max=DROP_STEP_ROWS)):
+            pass
+
+    async def scan(
+        self,
+        partition: str,
+        *,
+        start: bytes = b"",
+        end: bytes | None = None,
+        page_items_max: int = SCAN_PAGE_ITEMS,
+    ) -> AsyncIterator[Page]:
+        check_partition(partition)
+        rows_max = min(page_items_max, LMDB_SCAN_STEP_ROWS)
+        while True:
+            with self.environment.reading() as txn:
+                page = read_page(
+                    txn, partition, start=start, end=end, rows_max=rows_max, bytes_max=LMDB_SCAN_STEP_BYTES
+                )
+            if not page.keys:
+                return
+            yield page
+            start = page.keys[-1] + b"\0"
+            await asyncio.sleep(0)  # a long scan lets other requests in between its pages
+
+    async def now(self) -> Instant:
+        return self._clock.now()
+
+    async def close(self) -> None:
+        self.writer.stop()
+        self.environment.close()
