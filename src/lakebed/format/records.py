@@ -198,6 +198,10 @@ class _Metadata(_Struct):
     values: dict[str, str]
 
 
+class _Copy(_Struct):
+    at: Instant
+
+
 class _Codec(Generic[S]):
     """The version byte around one kind of record."""
 
@@ -241,6 +245,7 @@ _CLEANUP: Final = _Codec[_RepositoryCleanup | _TokenCleanup](
 )
 _PROTECTION: Final = _Codec[_Protection]("branch protection", 1, _Protection)
 _METADATA: Final = _Codec[_Metadata]("repository metadata", 1, _Metadata)
+_COPY: Final = _Codec[_Copy]("copy", 1, _Copy)
 
 
 def encode_branch(record: BranchRecord) -> bytes:
@@ -481,6 +486,16 @@ def encode_repository_metadata(values: dict[str, str]) -> bytes:
 def decode_repository_metadata(data: bytes) -> dict[str, str]:
     """Return what `encode_repository_metadata` was given, sorted; errors as for `decode_branch`."""
     return _METADATA.open(data).values
+
+
+def encode_copy(at: Instant) -> bytes:
+    """Return as a KV value that an object was copied without its bytes at that time."""
+    return _COPY.seal(_Copy(at))
+
+
+def decode_copy(data: bytes) -> Instant:
+    """Return what `encode_copy` was given; errors as for `decode_branch`."""
+    return _COPY.open(data).at
 
 
 def _store_layer(layer: Layer) -> _TokenLayer | _SegmentLayer:

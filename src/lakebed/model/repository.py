@@ -71,6 +71,11 @@ class CleanupEntry:
     namespace: str
     delete_data: bool
 
+    @property
+    def partition(self) -> str:
+        """The partition the repository had."""
+        return f"{self.name}-{self.uid}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCleanup:

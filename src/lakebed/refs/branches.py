@@ -120,7 +120,7 @@ class Branches:
     def fence(self, repo: Repository, branch: Branch, *, commit: bool = False) -> NamesFence:
         """Return a fence on the branch's staging token, and on its commit if asked."""
         assert branch.staging_token is not None, "rows are written to a staging token or not at all"
-        names = _names(branch)
+        names = branch_names(branch)
         return NamesFence(
             partition=repo.partition, key=branch_key(branch.name), names=names if commit else names[:1]
         )
@@ -205,13 +205,13 @@ class Branches:
         self, repo: Repository, old: Versioned[Branch], new: Branch, now: Instant
     ) -> Versioned[Branch]:
         assert (new.name, new.incarnation) == (old.value.name, old.value.incarnation)
-        stamped = replace(new, updated_at=_later(old.value.updated_at, now))
+        stamped = replace(new, updated_at=later(old.value.updated_at, now))
         version = await self._kv.swap(
             repo.partition,
             branch_key(new.name),
             encode_branch(stamped),
             expected=old.version,
-            names=_names(stamped),
+            names=branch_names(stamped),
         )
         return Versioned(stamped, version)
 
@@ -244,7 +244,7 @@ def new_branch(
         last_token=previous.last_token,
         min_era=previous.min_era,
         retired=previous.retired,
-        updated_at=_later(previous.updated_at, now),
+        updated_at=later(previous.updated_at, now),
     )
 
 
@@ -255,7 +255,7 @@ def bury(branch: Branch, now: Instant) -> DeletedBranch:
     if branch.staging_token is not None:
         layers = (TokenLayer(token=branch.staging_token, seq=next_seq), *layers)
         next_seq += 1
-    at = _later(branch.updated_at, now)
+    at = later(branch.updated_at, now)
     return DeletedBranch(
         name=branch.name,
         next_seq=next_seq,
@@ -266,12 +266,14 @@ def bury(branch: Branch, now: Instant) -> DeletedBranch:
     )
 
 
-def _later(previous: Instant, now: Instant) -> Instant:
-    return max(Instant(previous + 1), now)
-
-
-def _names(branch: Branch) -> tuple[bytes, ...]:
+def branch_names(branch: Branch) -> tuple[bytes, ...]:
+    """Return what a fence on the branch can be compared with: its staging token and its commit."""
     return ((branch.staging_token or "").encode(), branch.commit_id.encode())
+
+
+def later(previous: Instant, now: Instant) -> Instant:
+    """Return `now`, or just after `previous` where the clock has gone back."""
+    return max(Instant(previous + 1), now)
 
 
 def _decode(data: bytes) -> tuple[Branch | None, DeletedBranch | None]:
@@ -280,7 +282,7 @@ def _decode(data: bytes) -> tuple[Branch | None, DeletedBranch | None]:
 
 
 def _publish(branch: Branch, now: Instant) -> Branch:
-    return replace(branch, tentative=False, updated_at=_later(branch.updated_at, now))
+    return replace(branch, tentative=False, updated_at=later(branch.updated_at, now))
 
 
 def _unknown(name: BranchName) -> LakebedError:
@@ -298,7 +300,7 @@ _KIND: RefKind[Branch, DeletedBranch] = RefKind(
     decode=_decode,
     encode=encode_branch,
     encode_tombstone=encode_branch,
-    names=_names,
+    names=branch_names,
     published=_publish,
     buried=bury,
 )

@@ -1,7 +1,7 @@
 """Where each record lives: partitions and keys of everything but staged rows.
 
     lakebed:        repos/<repo>
-    <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>
+    <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>  copies/<address>/<id>
     cleanup:        <due>/<what>/<name>
 
 A repository's own partition carries its uid, so whoever holds a `Repository`
@@ -21,9 +21,15 @@ BRANCHES_PREFIX: Final = b"branches/"
 COMMITS_PREFIX: Final = b"commits/"
 TAGS_PREFIX: Final = b"tags/"
 STASHES_PREFIX: Final = b"stashes/"
+COPIES_PREFIX: Final = b"copies/"
 
 PROTECTION_KEY: Final = b"settings/branch_protection"
 METADATA_KEY: Final = b"settings/metadata"
+
+
+def compaction_partition(repo_partition: str) -> str:
+    """Return the partition of the compaction jobs of the repository with that partition."""
+    return f"compaction-{repo_partition}"
 
 
 def repo_key(name: RepoName) -> bytes:
@@ -49,6 +55,11 @@ def tag_key(name: TagName) -> bytes:
 def stash_key(stash: Nonce) -> bytes:
     """Return the key of a stash's record."""
     return STASHES_PREFIX + stash.encode()
+
+
+def copy_key(address: str, copy: str) -> bytes:
+    """Return the key of the record of one zero-copy copy of the object at `address`."""
+    return b"%s%s/%s" % (COPIES_PREFIX, address.encode(), copy.encode())
 
 
 def repository_cleanup_key(due: Instant, uid: RepoUid) -> bytes:

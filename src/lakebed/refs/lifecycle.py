@@ -171,8 +171,8 @@ class RefLifecycle(Generic[L, D]):
 
     async def finish(self, repo: Repository, name: str, tentative: Versioned[L]) -> Versioned[L] | None:
         """Make a tentative ref visible, or bury it if its commit is condemned; None if it is no more."""
-        ref = tentative.value
         for attempt in range(SWAP_ATTEMPTS_MAX):
+            ref = tentative.value
             now = await self._kv.now()
             visible: L | None = self._kind.published(ref, now)
             try:
@@ -203,8 +203,9 @@ class RefLifecycle(Generic[L, D]):
             live = self._kind.decode(item.value)[0] if item is not None else None
             if item is None or live is None or live.created_by != ref.created_by:
                 return None
+            tentative = Versioned(live, item.version)
             if not live.tentative:
-                return Versioned(live, item.version)
+                return tentative
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise self._too_many(name)
 

@@ -1,0 +1,271 @@
+"""The cleaner: what deleted repositories and retired layers leave behind. Order matters.
+
+Any number of cleaners may run, and each step can be done again. Nothing here is
+needed for anything else to work; it only gives space back.
+
+A repository's entry, when due, and only if no record names its uid any more:
+    1. bury  every branch of its partition   from here no row can be staged: the fences are lost
+    2. drop  the partitions of all staging tokens those records and the stashes name
+    3. remove the namespace's data, if asked, then the owner marker
+    4. drop  the repository's partitions
+    5. remove the entry                      crash before: everything above is done again
+2 before 4: only the branch records say which tokens there were.
+
+A layer that was retired for longer than a grace period:
+    1. write a clean-up entry for its token  crash: the entry alone does the rest
+    2. swap  it out of `retired`             crash: the same
+    3. drop  the token's partition, if no record names it as staging or sealed and no stash keeps it
+    4. remove the entry
+1 before 2: afterwards only the entry knows of the token. Segments have no partition
+and just leave the list; their files are the collector's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from lakebed.env.clock import Clock, Instant, after
+from lakebed.env.ids import IdSource
+from lakebed.errors import ConflictError, ErrorKind, LakebedError, UnavailableError, is_unknown
+from lakebed.format.records import (
+    decode_branch,
+    decode_cleanup,
+    decode_stash,
+    encode_branch,
+    encode_cleanup,
+)
+from lakebed.format.rows import OPEN_KEY
+from lakebed.kv.port import Expect, KVStore
+from lakebed.limits import GRACE_SECONDS, SWAP_ATTEMPTS_MAX
+from lakebed.model.branch import Branch, BranchRecord
+from lakebed.model.ids import BranchName, StagingToken
+from lakebed.model.layers import Layer, TokenLayer
+from lakebed.model.repository import (
+    CleanupEntry,
+    CreatingRepository,
+    DeletingRepository,
+    GoneRepository,
+    Repository,
+    TokenCleanup,
+)
+from lakebed.model.stash import StashState
+from lakebed.refs.backoff import back_off
+from lakebed.refs.branches import branch_names, bury, later
+from lakebed.refs.keys import (
+    BRANCHES_PREFIX,
+    CLEANUP_PARTITION,
+    STASHES_PREFIX,
+    branch_key,
+    compaction_partition,
+    due_before,
+    token_cleanup_key,
+)
+from lakebed.refs.owners import OpenStore, marker_key
+from lakebed.refs.repositories import Repositories, is_stale
+from lakebed.refs.scans import scan_records
+from lakebed.refs.settle import settled_swap
+from lakebed.refs.versioned import Versioned
+from lakebed.telemetry.log import get_logger
+
+log = get_logger(__name__)
+
+_DATA_PREFIXES = ("data/", "_lakebed/")
+
+
+@dataclass(slots=True)
+class Cleaned:
+    """What one run did. `failed` entries stay for the next run."""
+
+    given_up: int = 0
+    repositories: int = 0
+    tokens: int = 0
+    failed: int = 0
+
+
+class Cleaner:
+    """Works off everything that is due."""
+
+    def __init__(
+        self, kv: KVStore, repositories: Repositories, *, open_store: OpenStore, clock: Clock, ids: IdSource
+    ) -> None:
+        self._kv = kv
+        self._repositories = repositories
+        self._open_store = open_store
+        self._clock = clock
+        self._ids = ids
+
+    async def run(self, *, interval_seconds: float) -> None:
+        """Clean for ever, with a pause between two runs."""
+        while True:
+            try:
+                await self.clean_once()
+            except LakebedError as error:
+                log.warning("cleaner_failed", kind=error.kind, error=str(error))
+            await self._clock.sleep(interval_seconds * self._ids.jitter())
+
+    async def clean_once(self, now: Instant | None = None) -> Cleaned:
+        """Do everything that is due at `now` (engine time, if not given)."""
+        now = await self._kv.now() if now is None else now
+        done = Cleaned()
+        live: list[Repository] = []
+        async for found in self._repositories.scan():
+            match found.value:
+                case Repository() as repo:
+                    live.append(repo)
+                case CreatingRepository() as claim if is_stale(claim, now):
+                    await self._repositories.give_up(Versioned(claim, found.version))
+                    done.given_up += 1
+                case DeletingRepository() as deleting:
+                    await self._repositories.finish_deleting(Versioned(deleting, found.version))
+                case _:
+                    pass
+        for repo in live:
+            async for items in scan_records(self._kv, repo.partition, BRANCHES_PREFIX):
+                for item in items:
+                    await self._take_out(repo.partition, decode_branch(item.value).name, now)
+        in_use: dict[str, frozenset[StagingToken]] = {}
+        async for page in self._kv.scan(CLEANUP_PARTITION, end=due_before(now)):
+            for key, value in zip(page.keys, page.values, strict=True):
+                await self._work_off(key, value, done, in_use)
+        return done
+
+    async def drain_retired(self, repo: Repository, name: BranchName, *, now: Instant | None = None) -> int:
+        """Free the layers that left a branch longer than a grace ago; return how many tokens were dropped."""
+        now = await self._kv.now() if now is None else now
+        entries = await self._take_out(repo.partition, name, now)
+        in_use = await self._tokens_in_use(repo.partition) if entries else frozenset()
+        dropped = [await self._drop_token(key, entry, in_use) for key, entry in entries.items()]
+        return sum(dropped)
+
+    async def _take_out(self, partition: str, name: BranchName, now: Instant) -> dict[bytes, TokenCleanup]:
+        """Hand the old layers of a branch's `retired` over to clean-up entries, and return those."""
+        entries: dict[bytes, TokenCleanup] = {}
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            item = await self._kv.get(partition, branch_key(name))
+            if item is None:
+                return entries
+            record = decode_branch(item.value)
+            old = [retired for retired in record.retired if after(retired.at, GRACE_SECONDS) < now]
+            if not old:
+                return entries
+            for retired in old:
+                if isinstance(retired.layer, TokenLayer):
+                    token = retired.layer.token
+                    key = token_cleanup_key(after(retired.at, GRACE_SECONDS), token)
+                    entries[key] = TokenCleanup(token=token, partition=partition, branch=name)
+                    await self._note(key, entries[key])
+            kept = tuple(retired for retired in record.retired if retired not in old)
+            drained = replace(record, retired=kept, updated_at=later(record.updated_at, now))
+            if await self._swapped(partition, drained, Versioned(record, item.version)):
+                return entries
+            await back_off(attempt, clock=self._clock, ids=self._ids)
+        raise ConflictError(ErrorKind.TOO_MANY_RETRIES, f"branch {name!r} is changed by too many at once")
+
+    async def _work_off(
+        self, key: bytes, value: bytes, done: Cleaned, in_use: dict[str, frozenset[StagingToken]]
+    ) -> None:
+        """Do what one entry asks for. An entry that cannot be worked off stays and holds up no other."""
+        try:
+            entry = decode_cleanup(value)
+            if isinstance(entry, CleanupEntry):
+                done.repositories += await self._clean_repository(key, entry)
+                return
+            if entry.partition not in in_use:
+                in_use[entry.partition] = await self._tokens_in_use(entry.partition)
+            done.tokens += await self._drop_token(key, entry, in_use[entry.partition])
+        except LakebedError as error:
+            done.failed += 1
+            log.warning("cleanup_failed", entry=key.decode(), kind=error.kind, error=str(error))
+
+    async def _drop_token(self, key: bytes, entry: TokenCleanup, in_use: frozenset[StagingToken]) -> bool:
+        if entry.token in in_use:
+            return False
+        await self._kv.drop(entry.token, first=[OPEN_KEY])
+        await self._kv.delete_rows(CLEANUP_PARTITION, [key])
+        return True
+
+    async def _clean_repository(self, key: bytes, entry: CleanupEntry) -> bool:
+        found = await self._repositories.find(entry.name)
+        if found is not None and not isinstance(found.value, GoneRepository) and found.value.uid == entry.uid:
+            return False
+        tokens: set[StagingToken] = set()
+        async for items in scan_records(self._kv, entry.partition, BRANCHES_PREFIX):
+            for item in items:
+                tokens |= await self._bury(entry.partition, decode_branch(item.value).name)
+        async for items in scan_records(self._kv, entry.partition, STASHES_PREFIX):
+            tokens.update(decode_stash(item.value).layer.token for item in items)
+        for token in sorted(tokens):
+            await self._kv.drop(token, first=[OPEN_KEY])
+        store = await self._open_store(entry.namespace)
+        marker = marker_key(entry.uid)
+        if entry.delete_data:
+            for prefix in _DATA_PREFIXES:
+                async for infos in store.list(prefix):
+                    await store.delete([info.key for info in infos if info.key != marker])
+        await store.delete([marker])
+        await self._kv.drop(compaction_partition(entry.partition))
+        await self._kv.drop(entry.partition)
+        await self._kv.delete_rows(CLEANUP_PARTITION, [key])
+        return True
+
+    async def _bury(self, partition: str, name: BranchName) -> frozenset[StagingToken]:
+        """Turn a branch of a deleted repository into its tombstone, and return the tokens it had."""
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            item = await self._kv.get(partition, branch_key(name))
+            if item is None:
+                return frozenset()
+            record = decode_branch(item.value)
+            tombstone = bury(record, await self._kv.now()) if isinstance(record, Branch) else record
+            if tombstone is record or await self._swapped(
+                partition, tombstone, Versioned(record, item.version)
+            ):
+                return _tokens(retired.layer for retired in tombstone.retired)
+            await back_off(attempt, clock=self._clock, ids=self._ids)
+        raise ConflictError(ErrorKind.TOO_MANY_RETRIES, f"branch {name!r} is changed by too many at once")
+
+    async def _swapped(self, partition: str, new: BranchRecord, old: Versioned[BranchRecord]) -> bool:
+        """Swap once; False means look again, whether it was lost or nobody knows."""
+        try:
+            await self._kv.swap(
+                partition,
+                branch_key(new.name),
+                encode_branch(new),
+                expected=old.version,
+                names=branch_names(new) if isinstance(new, Branch) else (),
+            )
+        except ConflictError:
+            return False
+        except UnavailableError as error:
+            if not is_unknown(error):
+                raise
+            return False
+        return True
+
+    async def _tokens_in_use(self, partition: str) -> frozenset[StagingToken]:
+        """Return the tokens that a record names as staging or sealed, or that an unpopped stash keeps."""
+        found: set[StagingToken] = set()
+        async for items in scan_records(self._kv, partition, BRANCHES_PREFIX):
+            for item in items:
+                record = decode_branch(item.value)
+                if isinstance(record, Branch):
+                    found |= _tokens(record.sealed)
+                    if record.staging_token is not None:
+                        found.add(record.staging_token)
+        async for items in scan_records(self._kv, partition, STASHES_PREFIX):
+            stashes = [decode_stash(item.value) for item in items]
+            found.update(s.layer.token for s in stashes if s.state is not StashState.POPPED)
+        return frozenset(found)
+
+    async def _note(self, key: bytes, entry: TokenCleanup) -> None:
+        await settled_swap(
+            self._kv,
+            CLEANUP_PARTITION,
+            key,
+            encode_cleanup(entry),
+            expected=Expect.ANY,
+            clock=self._clock,
+            ids=self._ids,
+        )
+
+
+def _tokens(layers: Iterable[Layer]) -> frozenset[StagingToken]:
+    return frozenset(layer.token for layer in layers if isinstance(layer, TokenLayer))

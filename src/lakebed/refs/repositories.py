@@ -1,0 +1,426 @@
+"""Repositories: their record, and how they are created and deleted. Order matters.
+
+Create                                      after a crash here
+    1. swap  creating(uid, namespace)       the cleaner gives it up when it is stale
+    2. put   the owner marker               the same, and the marker goes
+    3. look  for anyone else: other records with a namespace above, below or equal, objects in
+             the namespace, markers above or below
+    4. write the first commit and the default branch (unless bare)
+                                            the same, and the partition goes
+    5. swap  live, at exactly the version of 1
+    Somebody is there: remove the own marker, then swap to the tombstone.
+
+Delete
+    1. swap  deleting(uid)                  whoever meets it goes on with 2
+    2. write the clean-up entry             the same; the entry is the same one again
+    3. swap  to the tombstone               done; the cleaner works the entry off when it is due
+
+1 before 3 of a creation: of two who want the same place at the same time, each has
+said so before it looks, so at least one sees the other. To give up a creation that
+is stale, the cleaner swaps its record to `deleting` first: either that or step 5
+succeeds, never both, so no marker is ever taken from a repository that goes live.
+
+The uid is part of everything a repository owns, and a `Repository` value carries
+it. Whoever still holds the value of a deleted one meets that one's leftovers, never
+a namesake's data. What such latecomers may still write is why an entry becomes due
+only after a grace period.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+
+from lakebed.env.clock import SECOND, Clock, Instant, after
+from lakebed.env.ids import IdSource
+from lakebed.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ErrorKind,
+    InvalidInputError,
+    LakebedError,
+    NotFoundError,
+    UnavailableError,
+    is_unknown,
+)
+from lakebed.format.records import (
+    decode_repository,
+    encode_branch,
+    encode_cleanup,
+    encode_commit,
+    encode_repository,
+)
+from lakebed.kv.port import Expect, KVStore, Version, VersionFence
+from lakebed.limits import CREATING_TIMEOUT_SECONDS, GRACE_SECONDS, LIST_PAGE_DEFAULT, SWAP_ATTEMPTS_MAX
+from lakebed.model.ids import EMPTY_TREE, BranchName, Nonce, RepoName, RepoUid
+from lakebed.model.repository import (
+    CleanupEntry,
+    CreatingRepository,
+    DeletingRepository,
+    GoneRepository,
+    Repository,
+    RepositoryRecord,
+)
+from lakebed.objects.port import ObjectStore
+from lakebed.refs.backoff import back_off
+from lakebed.refs.branches import branch_names, new_branch
+from lakebed.refs.commits import new_commit
+from lakebed.refs.keys import (
+    CLEANUP_PARTITION,
+    REPOS_PREFIX,
+    REPOSITORIES_PARTITION,
+    branch_key,
+    commit_key,
+    repo_key,
+    repository_cleanup_key,
+)
+from lakebed.refs.listing import Listing
+from lakebed.refs.namespaces import namespaces_clash, normalise_namespace
+from lakebed.refs.owners import OpenStore, marker_key, put_marker, require_unowned
+from lakebed.refs.scans import scan_records
+from lakebed.refs.settle import settled_swap
+from lakebed.refs.versioned import Versioned
+
+_FIRST_MESSAGE = "Repository created"
+
+
+class Repositories:
+    """Every repository of one installation.
+
+    `canonical` maps a namespace to the place it means, where two spellings can mean
+    the same one (`local://name` is a folder that has an absolute path, too).
+    """
+
+    def __init__(
+        self,
+        kv: KVStore,
+        *,
+        open_store: OpenStore,
+        clock: Clock,
+        ids: IdSource,
+        canonical: Callable[[str], str] = normalise_namespace,
+    ) -> None:
+        self._kv = kv
+        self._open_store = open_store
+        self._clock = clock
+        self._ids = ids
+        self._canonical = canonical
+
+    async def get(self, name: RepoName) -> Repository:
+        """Return a live repository. One KV read.
+
+        Raises:
+            NotFoundError: `REPO_NOT_FOUND`; `REPO_IN_DELETION`: it is just being deleted.
+        """
+        found = await self.find(name)
+        if found is not None and isinstance(found.value, Repository):
+            return found.value
+        if found is not None and isinstance(found.value, DeletingRepository):
+            raise NotFoundError(ErrorKind.REPO_IN_DELETION, f"repository {name!r} is being deleted")
+        raise _missing(name)
+
+    async def find(self, name: RepoName) -> Versioned[RepositoryRecord] | None:
+        """Return the record as it is, in whatever state."""
+        item = await self._kv.get(REPOSITORIES_PARTITION, repo_key(name))
+        return Versioned(decode_repository(item.value), item.version) if item is not None else None
+
+    async def scan(self, *, prefix: str = "", after: str = "") -> AsyncIterator[Versioned[RepositoryRecord]]:
+        """Yield every record, in whatever state, by name."""
+        async for items in scan_records(
+            self._kv, REPOSITORIES_PARTITION, REPOS_PREFIX, prefix=prefix, after=after
+        ):
+            for item in items:
+                yield Versioned(decode_repository(item.value), item.version)
+
+    async def list(
+        self, *, prefix: str = "", after: str = "", amount: int = LIST_PAGE_DEFAULT, search: str = ""
+    ) -> Listing[Repository]:
+        """Return the live repositories whose name begins with `prefix`, contains `search` and is greater than
+        `after`, by name.
+        """
+        results: list[Repository] = []
+        async for record in self.scan(prefix=prefix, after=after):
+            if not isinstance(record.value, Repository) or search not in record.value.name:
+                continue
+            if len(results) == amount:
+                return Listing(results=tuple(results), has_more=True)
+            results.append(record.value)
+        return Listing(results=tuple(results), has_more=False)
+
+    async def create(
+        self,
+        name: RepoName,
+        namespace: str,
+        *,
+        default_branch: BranchName,
+        bare: bool = False,
+        read_only: bool = False,
+    ) -> Repository:
+        """Create a repository with a first commit and a default branch; a bare one has neither, and its
+        namespace may already hold data (which a restore will refer to).
+
+        Raises:
+            AlreadyExistsError: `REPO_EXISTS`.
+            InvalidInputError: `INVALID_NAMESPACE`; `NAMESPACE_IN_USE`.
+            ConflictError: it took so long that it was given up.
+        """
+        namespace = normalise_namespace(namespace)
+        store = await self._open_store(namespace)
+        claim = await self._claim(name, namespace)
+        repo = Repository(
+            name=name,
+            uid=claim.value.uid,
+            namespace=namespace,
+            default_branch=default_branch,
+            created_at=claim.value.since,
+            read_only=read_only,
+            bare=bare,
+        )
+        try:
+            await put_marker(store, name, repo.uid)
+            await self._require_alone(repo)
+            await self._go_live(repo, claim.version)
+        except InvalidInputError:
+            with suppress(LakebedError):  # What fails here is left to the cleaner, like after a crash.
+                await self._withdraw(claim, store)
+            raise
+        except LakebedError:
+            with suppress(LakebedError):
+                await self.give_up(claim)
+            raise
+        return repo
+
+    async def delete(self, repo: Repository, *, delete_data: bool = False) -> None:
+        """Delete exactly this repository; from here it does not exist for anyone, and its name is free.
+
+        Raises:
+            NotFoundError: `REPO_NOT_FOUND`: it is gone already, whoever may have its name now.
+        """
+        sent = False
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            found = await self.find(repo.name)
+            record = found.value if found is not None else None
+            if (
+                found is None
+                or isinstance(record, GoneRepository)
+                or record is None
+                or record.uid != repo.uid
+            ):
+                if sent:
+                    return
+                raise _missing(repo.name)
+            try:
+                await self._delete_once(record, found.version, delete_data=delete_data)
+            except ConflictError:
+                pass
+            except UnavailableError as error:
+                if not is_unknown(error):
+                    raise
+                sent = True
+            else:
+                return
+            await back_off(attempt, clock=self._clock, ids=self._ids)
+        raise _contended(repo.name)
+
+    async def give_up(self, claim: Versioned[CreatingRepository]) -> None:
+        """End a creation that did not go live. Nothing happens if it did."""
+        with suppress(ConflictError):
+            await self._delete_once(claim.value, claim.version, delete_data=False)
+
+    async def finish_deleting(self, found: Versioned[DeletingRepository]) -> None:
+        """Do what is left of a deletion: write the clean-up entry, then swap to the tombstone."""
+        await self._leave_to_cleaner(found.value)
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            try:
+                await self._kv.swap(
+                    REPOSITORIES_PARTITION,
+                    repo_key(found.value.name),
+                    encode_repository(GoneRepository(name=found.value.name)),
+                    expected=found.version,
+                )
+            except ConflictError:
+                return  # Somebody else has finished it.
+            except UnavailableError as error:
+                if not is_unknown(error):
+                    raise
+            else:
+                return
+            await back_off(attempt, clock=self._clock, ids=self._ids)
+        raise _contended(found.value.name)
+
+    async def _claim(self, name: RepoName, namespace: str) -> Versioned[CreatingRepository]:
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            found = await self.find(name)
+            now = await self._kv.now()
+            match found:
+                case Versioned(value=Repository()):
+                    raise _exists(name, "already exists")
+                case Versioned(value=CreatingRepository() as other, version=version):
+                    if not is_stale(other, now):
+                        raise _exists(name, "is being created by somebody else")
+                    await self.give_up(Versioned(other, version))
+                    continue
+                case Versioned(value=DeletingRepository() as other, version=version):
+                    await self.finish_deleting(Versioned(other, version))
+                    continue
+            claim = CreatingRepository(
+                name=name, uid=RepoUid(self._ids.token()), namespace=namespace, since=now
+            )
+            try:
+                version = await settled_swap(
+                    self._kv,
+                    REPOSITORIES_PARTITION,
+                    repo_key(name),
+                    encode_repository(claim),
+                    expected=found.version if found is not None else Expect.ABSENT,
+                    clock=self._clock,
+                    ids=self._ids,
+                )
+            except ConflictError:
+                await back_off(attempt, clock=self._clock, ids=self._ids)
+                continue
+            return Versioned(claim, version)
+        raise _contended(name)
+
+    async def _require_alone(self, repo: Repository) -> None:
+        place = self._canonical(repo.namespace)
+        async for found in self.scan():
+            other = found.value
+            if isinstance(other, GoneRepository) or other.uid == repo.uid:
+                continue
+            if namespaces_clash(self._canonical(other.namespace), place):
+                raise InvalidInputError(
+                    ErrorKind.NAMESPACE_IN_USE,
+                    f"namespace {repo.namespace} is in use: repository {other.name} has {other.namespace}",
+                )
+        await require_unowned(self._open_store, place, repo.uid, allow_data=repo.bare)
+
+    async def _go_live(self, repo: Repository, claimed: Version) -> None:
+        key = repo_key(repo.name)
+        fence = VersionFence(partition=REPOSITORIES_PARTITION, key=key, version=claimed)
+        try:
+            if not repo.bare:
+                await self._write_first_commit(repo, fence if self._kv.capabilities.fences else None)
+            await settled_swap(
+                self._kv,
+                REPOSITORIES_PARTITION,
+                key,
+                encode_repository(repo),
+                expected=claimed,
+                clock=self._clock,
+                ids=self._ids,
+            )
+        except ConflictError as error:
+            # Without a fence the rows above may have come after the cleaner: it has to come once more.
+            await self._leave_to_cleaner(_deleting(repo, at=await self._kv.now()))
+            raise ConflictError(
+                ErrorKind.VERSION_CHANGED,
+                f"creating {repo.name} took so long that it was given up: try again",
+            ) from error
+
+    async def _write_first_commit(self, repo: Repository, fence: VersionFence | None) -> None:
+        commit = new_commit(
+            committer="",
+            message=_FIRST_MESSAGE,
+            tree=EMPTY_TREE,
+            date=repo.created_at // SECOND,
+            metadata={},
+            parents=(),
+            nonce=Nonce(repo.uid),
+            now=repo.created_at,
+        )
+        branch = new_branch(repo.default_branch, commit.id, Nonce(repo.uid), now=repo.created_at)
+        rows = (
+            (commit_key(commit.id), encode_commit(commit), ()),
+            (branch_key(branch.name), encode_branch(branch), branch_names(branch)),
+        )
+        for key, value, names in rows:
+            await settled_swap(
+                self._kv,
+                repo.partition,
+                key,
+                value,
+                expected=Expect.ABSENT,
+                names=names,
+                fence=fence,
+                clock=self._clock,
+                ids=self._ids,
+            )
+
+    async def _withdraw(self, claim: Versioned[CreatingRepository], store: ObjectStore) -> None:
+        """End a creation that found somebody in its place. Nothing but the marker was written yet."""
+        await store.delete([marker_key(claim.value.uid)])
+        with suppress(ConflictError):
+            await settled_swap(
+                self._kv,
+                REPOSITORIES_PARTITION,
+                repo_key(claim.value.name),
+                encode_repository(GoneRepository(name=claim.value.name)),
+                expected=claim.version,
+                clock=self._clock,
+                ids=self._ids,
+            )
+
+    async def _delete_once(
+        self,
+        record: Repository | CreatingRepository | DeletingRepository,
+        version: Version,
+        *,
+        delete_data: bool,
+    ) -> None:
+        if isinstance(record, DeletingRepository):
+            deleting = record
+        else:
+            deleting = _deleting(record, at=await self._kv.now(), delete_data=delete_data)
+            version = await settled_swap(
+                self._kv,
+                REPOSITORIES_PARTITION,
+                repo_key(record.name),
+                encode_repository(deleting),
+                expected=version,
+                clock=self._clock,
+                ids=self._ids,
+            )
+        await self.finish_deleting(Versioned(deleting, version))
+
+    async def _leave_to_cleaner(self, deleting: DeletingRepository) -> None:
+        entry = CleanupEntry(
+            name=deleting.name,
+            uid=deleting.uid,
+            namespace=deleting.namespace,
+            delete_data=deleting.delete_data,
+        )
+        await settled_swap(
+            self._kv,
+            CLEANUP_PARTITION,
+            repository_cleanup_key(after(deleting.at, GRACE_SECONDS), deleting.uid),
+            encode_cleanup(entry),
+            expected=Expect.ANY,
+            clock=self._clock,
+            ids=self._ids,
+        )
+
+
+def is_stale(claim: CreatingRepository, now: Instant) -> bool:
+    """Return whether the process that made `claim` must be taken for dead."""
+    return now > after(claim.since, CREATING_TIMEOUT_SECONDS)
+
+
+def _deleting(
+    record: Repository | CreatingRepository, *, at: Instant, delete_data: bool = False
+) -> DeletingRepository:
+    return DeletingRepository(
+        name=record.name, uid=record.uid, namespace=record.namespace, delete_data=delete_data, at=at
+    )
+
+
+def _missing(name: RepoName) -> LakebedError:
+    return NotFoundError(ErrorKind.REPO_NOT_FOUND, f"repository {name!r} not found")
+
+
+def _exists(name: RepoName, why: str) -> LakebedError:
+    return AlreadyExistsError(ErrorKind.REPO_EXISTS, f"repository {name!r} {why}")
+
+
+def _contended(name: RepoName) -> LakebedError:
+    return ConflictError(
+        ErrorKind.TOO_MANY_RETRIES, f"repository {name!r} is changed by too many at once: try again later"
+    )
