@@ -110,6 +110,9 @@ CACHE_BYTES_DEFAULT = 10 * GIB
 # A local put up to this size goes through the journal: one sync for many of them.
 SMALL_OBJECT_BYTES_MAX = 64 * KIB
 
+# A journal of small puts is replaced at this size: it bounds the replay after a power cut to about a second.
+JOURNAL_BYTES_MAX = 64 * MIB
+
 # One DeleteObjects call of S3.
 DELETE_BATCH = 1000
 

@@ -48,5 +48,6 @@ def _load(driver: EntryPoint) -> Opener:
     except ModuleNotFoundError as error:
         raise InvalidInputError(
             ErrorKind.INVALID_CONFIG,
-            f"the driver for {driver.name}:// needs the module {error.name!r}: pip install 'lakebed[{driver.name}]'",
+            f"{driver.name}:// needs the module {error.name!r}: "
+            "install lakebed with the extra that brings it, for example 'lakebed[postgres]'",
         ) from error
