@@ -2,6 +2,7 @@
 
     lakebed:        repos/<repo>
     <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>  copies/<address>/<id>
+                    tasks/<id>
     cleanup:        <due>/<what>/<name>
 
 A repository's own partition carries its uid, so whoever holds a `Repository`
@@ -22,6 +23,7 @@ COMMITS_PREFIX: Final = b"commits/"
 TAGS_PREFIX: Final = b"tags/"
 STASHES_PREFIX: Final = b"stashes/"
 COPIES_PREFIX: Final = b"copies/"
+TASKS_PREFIX: Final = b"tasks/"
 
 PROTECTION_KEY: Final = b"settings/branch_protection"
 METADATA_KEY: Final = b"settings/metadata"
@@ -55,6 +57,11 @@ def tag_key(name: TagName) -> bytes:
 def stash_key(stash: Nonce) -> bytes:
     """Return the key of a stash's record."""
     return STASHES_PREFIX + stash.encode()
+
+
+def task_key(task: Nonce) -> bytes:
+    """Return the key of a task's record."""
+    return TASKS_PREFIX + task.encode()
 
 
 def copy_key(address: str, copy: str) -> bytes:

@@ -153,6 +153,7 @@ class Repositories:
         default_branch: BranchName,
         bare: bool = False,
         read_only: bool = False,
+        committer: str = "",
     ) -> Repository:
         """Create a repository with a first commit and a default branch; a bare one has neither, and its
         namespace may already hold data (which a restore will refer to).
@@ -177,7 +178,7 @@ class Repositories:
         try:
             await put_marker(store, name, repo.uid)
             await self._require_alone(repo)
-            await self._go_live(repo, claim.version)
+            await self._go_live(repo, claim.version, committer)
         except InvalidInputError:
             with suppress(LakebedError):  # What fails here is left to the cleaner, like after a crash.
                 await self._withdraw(claim, store)
@@ -293,12 +294,14 @@ class Repositories:
                 )
         await require_unowned(self._open_store, place, repo.uid, allow_data=repo.bare)
 
-    async def _go_live(self, repo: Repository, claimed: Version) -> None:
+    async def _go_live(self, repo: Repository, claimed: Version, committer: str) -> None:
         key = repo_key(repo.name)
         fence = VersionFence(partition=REPOSITORIES_PARTITION, key=key, version=claimed)
         try:
             if not repo.bare:
-                await self._write_first_commit(repo, fence if self._kv.capabilities.fences else None)
+                await self._write_first_commit(
+                    repo, committer, fence if self._kv.capabilities.fences else None
+                )
             await settled_swap(
                 self._kv,
                 REPOSITORIES_PARTITION,
@@ -316,9 +319,9 @@ class Repositories:
                 f"creating {repo.name} took so long that it was given up: try again",
             ) from error
 
-    async def _write_first_commit(self, repo: Repository, fence: VersionFence | None) -> None:
+    async def _write_first_commit(self, repo: Repository, committer: str, fence: VersionFence | None) -> None:
         commit = new_commit(
-            committer="",
+            committer=committer,
             message=_FIRST_MESSAGE,
             tree=EMPTY_TREE,
             date=repo.created_at // SECOND,
