@@ -86,3 +86,13 @@ def due_before(now: Instant) -> bytes:
 
 def _due(instant: Instant) -> bytes:
     return b"%020d" % instant
+
+
+def task_key(task_id: Nonce) -> bytes:
+    """Return the key of a task's record."""
+    return TASKS_PREFIX + task_id.encode()
+
+
+def copy_key(address: str, nonce: str) -> bytes:
+    """Return the key of the note that an object got another path without its bytes being copied."""
+    return b"%s%s/%s" % (COPIES_PREFIX, address.encode(), nonce.encode())

@@ -1,4 +1,4 @@
-"""Repository settings: so far, the keys and values that users and integrations keep beside a repository."""
+"""Repository metadata: keys and values that users and integrations keep beside a repository."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -14,31 +14,29 @@ from lakebed.refs.keys import METADATA_KEY
 from lakebed.refs.settle import settled_swap
 
 
-class Settings:
-    """The settings of every repository in one KV store. Branch protection has a module of its own."""
+class RepositoryMetadata:
+    """The metadata of every repository in one KV store."""
 
     def __init__(self, kv: KVStore, *, clock: Clock, ids: IdSource) -> None:
         self._kv = kv
         self._clock = clock
         self._ids = ids
 
-    async def metadata(self, repo: Repository) -> dict[str, str]:
+    async def get(self, repo: Repository) -> dict[str, str]:
         """Return all keys and values."""
         item = await self._kv.get(repo.partition, METADATA_KEY)
         return decode_repository_metadata(item.value) if item is not None else {}
 
-    async def set_metadata(self, repo: Repository, values: Mapping[str, str]) -> None:
+    async def set(self, repo: Repository, values: Mapping[str, str]) -> None:
         """Set these keys and leave the others as they are."""
-        await self._update_metadata(repo, lambda current: {**current, **values})
+        await self._update(repo, lambda current: {**current, **values})
 
-    async def delete_metadata(self, repo: Repository, keys: Iterable[str]) -> None:
+    async def delete(self, repo: Repository, keys: Iterable[str]) -> None:
         """Remove these keys. Missing ones are no error."""
         gone = frozenset(keys)
-        await self._update_metadata(repo, lambda current: {k: v for k, v in current.items() if k not in gone})
+        await self._update(repo, lambda current: {k: v for k, v in current.items() if k not in gone})
 
-    async def _update_metadata(
-        self, repo: Repository, change: Callable[[dict[str, str]], dict[str, str]]
-    ) -> None:
+    async def _update(self, repo: Repository, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
         for attempt in range(SWAP_ATTEMPTS_MAX):
             item = await self._kv.get(repo.partition, METADATA_KEY)
             current = decode_repository_metadata(item.value) if item is not None else {}
