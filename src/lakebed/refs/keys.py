@@ -59,16 +59,6 @@ def stash_key(stash: Nonce) -> bytes:
     return STASHES_PREFIX + stash.encode()
 
 
-def task_key(task: Nonce) -> bytes:
-    """Return the key of a task's record."""
-    return TASKS_PREFIX + task.encode()
-
-
-def copy_key(address: str, copy: str) -> bytes:
-    """Return the key of the record of one zero-copy copy of the object at `address`."""
-    return b"%s%s/%s" % (COPIES_PREFIX, address.encode(), copy.encode())
-
-
 def repository_cleanup_key(due: Instant, uid: RepoUid) -> bytes:
     """Return the key of the entry that says what stays to be removed of a repository."""
     return b"%s/repository/%s" % (_due(due), uid.encode())
