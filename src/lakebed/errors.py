@@ -17,6 +17,7 @@ next step where there is one, and may change in any release.
 """
 
 from enum import StrEnum
+from typing import Self
 
 
 class ErrorKind(StrEnum):
@@ -99,6 +100,10 @@ class LakebedError(Exception):
     def __init__(self, kind: ErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+    def __reduce__(self) -> tuple[type[Self], tuple[ErrorKind, str]]:
+        # A worker process hands its errors over by pickling them.
+        return type(self), (self.kind, str(self))
 
 
 class InvalidInputError(LakebedError, ValueError):

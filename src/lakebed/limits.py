@@ -107,6 +107,20 @@ LOG_WALKS_KEPT = 32
 # Decoded ranges kept on the local disk for memory-mapping.
 CACHE_BYTES_DEFAULT = 10 * GIB
 
+# Ranges mapped by one process at a time. Mapping one again costs 0.2 ms; what is mapped and read counts as resident.
+OPEN_RANGES_BYTES_MAX = 512 * MIB
+# Metaranges held as values by one repository's trees: the heads and the commits that are being compared.
+OPEN_TREES_MAX = 64
+
+# Ranges of one operation that are read, merged or written at the same time: keeps the cores busy, bounds the memory.
+RANGES_AHEAD = 3
+RANGE_WRITES_AHEAD = 4
+
+# Conflicts that a merge lists by path; the rest are counted.
+CONFLICTS_LISTED_MAX = 1000
+# What a merge keeps of its first pass (which looks for conflicts) for its second; the rest is decided again.
+MERGE_KEPT_BYTES_MAX = 64 * MIB
+
 # A local put up to this size goes through the journal: one sync for many of them.
 SMALL_OBJECT_BYTES_MAX = 64 * KIB
 

@@ -6,8 +6,10 @@ keeps it deterministic.
 """
 
 import asyncio
+import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
@@ -31,6 +33,23 @@ class ThreadWorkers:
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class ProcessWorkers:
+    """A pool of processes, for work that holds the interpreter lock. They start at the first call.
+
+    Functions and arguments are pickled: module-level functions on plain values.
+    """
+
+    def __init__(self, processes: int) -> None:
+        # Not forked: a fork would copy threads' locks and open databases.
+        self._pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *args, **kwargs))
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -49,6 +49,7 @@ assert _DTYPE.itemsize == _HEADER.size
 ROW_PREFIX: Final = b"key/"
 OPEN_KEY: Final = b"open"
 """The row that says a token's partition was not dropped. It sorts after every `key/…` row."""
+OPEN_VALUE: Final = b"\x01"
 
 
 def row_key(path: str) -> bytes:

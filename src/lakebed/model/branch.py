@@ -55,6 +55,8 @@ class Branch:
     fold_slot: Slot | None = None
     pending: Mapping[Nonce, Pending] = field(default_factory=dict)
     retired: tuple[RetiredLayer, ...] = ()
+    stashes: tuple[Nonce, ...] = ()
+    """Stashes whose reset has landed here and whose own record does not say so yet."""
     hidden: bool = False
     tentative: bool = False
     created_by: Nonce = Nonce("")

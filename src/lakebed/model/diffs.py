@@ -33,3 +33,10 @@ class ChangeCounts:
     @property
     def total(self) -> int:
         return self.added + self.changed + self.removed
+
+    def __add__(self, other: "ChangeCounts") -> "ChangeCounts":
+        return ChangeCounts(
+            added=self.added + other.added,
+            changed=self.changed + other.changed,
+            removed=self.removed + other.removed,
+        )

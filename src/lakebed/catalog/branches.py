@@ -1,0 +1,114 @@
+"""Branches: created, deleted, listed, reset; and the changes of their HEAD."""
+
+from lakebed.catalog.engine import Engine, require_writable
+from lakebed.limits import LIST_PAGE_DEFAULT
+from lakebed.model.branch import Branch
+from lakebed.model.commits import Commit
+from lakebed.model.ids import CommitId, parse_branch_name, parse_path
+from lakebed.refs.listing import Listing
+from lakebed.versioning.commit import CommitRequest
+
+
+class Branches:
+    """Use cases on branches."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def get(self, repo_name: str, branch: str) -> Branch:
+        """Return a branch."""
+        repo = await self._engine.repo(repo_name)
+        return (await self._engine.parts.branches.get(repo, parse_branch_name(branch))).value
+
+    async def create(
+        self, repo_name: str, branch: str, source: str, *, hidden: bool = False, force: bool = False
+    ) -> CommitId:
+        """Create a branch on the commit of the ref `source` and return that commit."""
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+        name = parse_branch_name(branch)
+        commit_id = await self._engine.resolver.resolve_commit(repo, source)
+        await self._engine.parts.branches.create(repo, name, commit_id, hidden=hidden)
+        return commit_id
+
+    async def delete(self, repo_name: str, branch: str, *, force: bool = False) -> None:
+        """Delete a branch and what is uncommitted on it."""
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+        await self._engine.parts.branches.delete(repo, parse_branch_name(branch))
+
+    async def list(
+        self,
+        repo_name: str,
+        *,
+        prefix: str = "",
+        after: str = "",
+        amount: int = LIST_PAGE_DEFAULT,
+        show_hidden: bool = False,
+    ) -> Listing[Branch]:
+        """Return one page of branches by name."""
+        repo = await self._engine.repo(repo_name)
+        return await self._engine.parts.branches.list(
+            repo, prefix=prefix, after=after, amount=amount, show_hidden=show_hidden
+        )
+
+    async def reset(self, repo_name: str, branch: str, *, force: bool = False) -> None:
+        """Forget everything uncommitted."""
+        repo = await self._engine.repo(repo_name)
+        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        await self._engine.resetter.reset_branch(repo, name)
+
+    async def reset_path(self, repo_name: str, branch: str, path: str, *, force: bool = False) -> None:
+        """Bring one path back to its committed state."""
+        repo = await self._engine.repo(repo_name)
+        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        await self._engine.resetter.reset_path(repo, name, parse_path(path))
+
+    async def reset_prefix(self, repo_name: str, branch: str, prefix: str, *, force: bool = False) -> None:
+        """Bring every path under `prefix` back to its committed state."""
+        repo = await self._engine.repo(repo_name)
+        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        await self._engine.resetter.reset_prefix(repo, name, prefix)
+
+    async def hard_reset(self, repo_name: str, branch: str, ref: str, *, force: bool = False) -> Commit:
+        """Let a clean branch point at the commit of `ref`."""
+        repo = await self._engine.repo(repo_name)
+        name = await self._engine.writable(repo, branch, action="commit", force=force)
+        target = await self._engine.resolver.resolve_commit(repo, ref)
+        return await self._engine.resetter.hard_reset(repo, name, target)
+
+    async def revert(
+        self,
+        repo_name: str,
+        branch: str,
+        ref: str,
+        request: CommitRequest,
+        *,
+        parent_number: int = 0,
+        force: bool = False,
+    ) -> Commit:
+        """Undo the commit of `ref` on the branch, as a new commit."""
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+        commit_id = await self._engine.resolver.resolve_commit(repo, ref)
+        return await self._engine.merger.revert(
+            repo, parse_branch_name(branch), commit_id, parent_number=parent_number, request=request
+        )
+
+    async def cherry_pick(
+        self,
+        repo_name: str,
+        branch: str,
+        ref: str,
+        request: CommitRequest,
+        *,
+        parent_number: int = 0,
+        force: bool = False,
+    ) -> Commit:
+        """Do what the commit of `ref` did once more on the branch, as a new commit."""
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+        commit_id = await self._engine.resolver.resolve_commit(repo, ref)
+        return await self._engine.merger.cherry_pick(
+            repo, parse_branch_name(branch), commit_id, parent_number=parent_number, request=request
+        )

@@ -1,0 +1,164 @@
+"""Differences between refs, and merging them away."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from lakebed.catalog.engine import Engine, require_writable
+from lakebed.committed.trees import Trees
+from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.format.diff import DIFF_SCHEMA
+from lakebed.limits import LIST_PAGE_DEFAULT, LIST_PAGE_MAX
+from lakebed.model.commits import Commit
+from lakebed.model.diffs import DiffType
+from lakebed.model.ids import MetarangeId, parse_branch_name
+from lakebed.model.repository import Repository
+from lakebed.refs.merge_base import find_merge_base
+from lakebed.refs.resolve import ResolvedRef
+from lakebed.versioning.merge import Merged, MergeRequest
+from lakebed.versioning.paging import BlockPage, Scan, flat_page, folded_page
+from lakebed.versioning.uncommitted import diff_staged, diff_uncommitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffQuery:
+    """Which part of a diff to show."""
+
+    prefix: str = ""
+    after: str = ""
+    delimiter: str = ""
+    amount: int = LIST_PAGE_DEFAULT
+
+
+class Diffs:
+    """Use cases on two refs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def uncommitted(self, repo_name: str, branch: str, query: DiffQuery) -> BlockPage:
+        """Return one page of what is uncommitted on a branch, as diff rows."""
+        repo = await self._engine.repo(repo_name)
+        record = (await self._engine.parts.branches.get(repo, parse_branch_name(branch))).value
+        first_page = query.amount + 1
+        return await _page(
+            lambda start: diff_uncommitted(
+                self._engine.parts, repo, record, start=start, prefix=query.prefix, first_page=first_page
+            ),
+            query,
+        )
+
+    async def diff(
+        self, repo_name: str, left: str, right: str, query: DiffQuery, *, two_dot: bool = False
+    ) -> BlockPage:
+        """Return one page of the differences from `left` to `right`, as diff rows.
+
+        By default (three dots) from their common ancestor to `right`, with `conflict` where `left` changed
+        the same path differently since; with `two_dot`, from `left` itself.
+        """
+        repo = await self._engine.repo(repo_name)
+        from_ref = await self._engine.resolver.resolve(repo, left)
+        to_ref = await self._engine.resolver.resolve(repo, right)
+        if two_dot:
+            scan = await self._two_dot(repo, from_ref, to_ref, query)
+        else:
+            scan = await self._three_dot(repo, from_ref, to_ref, query)
+        return await _page(scan, query)
+
+    async def merge_base(self, repo_name: str, left: str, right: str) -> Commit:
+        """Return the best common ancestor of two refs."""
+        repo = await self._engine.repo(repo_name)
+        resolver = self._engine.resolver
+        return await find_merge_base(
+            self._engine.parts.commits,
+            repo,
+            await resolver.resolve_commit(repo, left),
+            await resolver.resolve_commit(repo, right),
+        )
+
+    async def merge(
+        self, repo_name: str, source: str, dest: str, request: MergeRequest, *, force: bool = False
+    ) -> Merged:
+        """Merge a ref into a branch."""
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+        name = parse_branch_name(dest)
+        resolved = await self._engine.resolver.resolve(repo, source)
+        if resolved.branch == name:
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"branch {name} cannot be merged into itself")
+        return await self._engine.merger.merge(repo, resolved.require_commit(), name, request)
+
+    async def _two_dot(
+        self, repo: Repository, left: ResolvedRef, right: ResolvedRef, query: DiffQuery
+    ) -> Scan:
+        against = await self._tree(repo, left)
+        parts = self._engine.parts
+        if right.staged and right.record is not None and right.view.value == "staged":
+            branch = right.record.value
+            return lambda start: diff_staged(
+                parts,
+                repo,
+                branch,
+                against=against,
+                start=start,
+                prefix=query.prefix,
+                first_page=query.amount + 1,
+            )
+        trees = await parts.trees_of(repo)
+        to_tree = await self._tree(repo, right)
+        return lambda start: trees.diff(against, to_tree, prefix=query.prefix, start=start)
+
+    async def _three_dot(
+        self, repo: Repository, left: ResolvedRef, right: ResolvedRef, query: DiffQuery
+    ) -> Scan:
+        parts = self._engine.parts
+        base = await find_merge_base(parts.commits, repo, left.require_commit(), right.require_commit())
+        trees = await parts.trees_of(repo)
+        left_tree, right_tree = await self._tree(repo, left), await self._tree(repo, right)
+        return lambda start: _with_conflicts(
+            trees,
+            trees.diff(base.tree, right_tree, prefix=query.prefix, start=start),
+            base=base.tree,
+            left=left_tree,
+        )
+
+    async def _tree(self, repo: Repository, resolved: ResolvedRef) -> MetarangeId:
+        return (await self._engine.parts.commits.get(repo, resolved.commit_id)).tree
+
+
+async def _page(scan: Scan, query: DiffQuery) -> BlockPage:
+    amount = max(1, min(query.amount, LIST_PAGE_MAX))
+    if not query.delimiter:
+        return await flat_page(scan, DIFF_SCHEMA, after=query.after, amount=amount)
+    return await folded_page(
+        scan, DIFF_SCHEMA, prefix=query.prefix, after=query.after, delimiter=query.delimiter, amount=amount
+    )
+
+
+async def _with_conflicts(
+    trees: Trees, blocks: AsyncIterator[pa.Table], *, base: MetarangeId, left: MetarangeId
+) -> AsyncIterator[pa.Table]:
+    """Mark the differences that `left` does not share: it changed the path since `base`, and to something else."""
+    async for block in blocks:
+        if left == base:
+            yield block
+            continue
+        keys = block.column("key")
+        ours = _identities(await trees.lookup_many(left, keys), "ours")
+        theirs = _identities(await trees.lookup_many(base, keys), "before")
+        frame = pl.DataFrame(pl.from_arrow(block))
+        joined = frame.join(ours, on="key", how="left", maintain_order="left").join(
+            theirs, on="key", how="left", maintain_order="left"
+        )
+        wanted = pl.when(pl.col("type") == DiffType.REMOVED.value).then(None).otherwise(pl.col("identity"))
+        conflict = pl.col("ours").ne_missing(pl.col("before")) & pl.col("ours").ne_missing(wanted)
+        marked = joined.with_columns(
+            type=pl.when(conflict).then(pl.lit(DiffType.CONFLICT.value)).otherwise(pl.col("type"))
+        )
+        yield marked.select(DIFF_SCHEMA.names).to_arrow().cast(DIFF_SCHEMA)
+
+
+def _identities(block: pa.Table, name: str) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(block.select(["key", "identity"]))).rename({"identity": name})

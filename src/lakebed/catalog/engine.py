@@ -1,0 +1,83 @@
+"""`Engine`: the parts the use cases are made of, built once by the composition root."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from lakebed.errors import DeniedError, ErrorKind
+from lakebed.model.ids import BranchName, parse_branch_name, parse_repo_name
+from lakebed.model.repository import Repository
+from lakebed.objects.external import ExternalAddresses
+from lakebed.objects.port import ObjectStore
+from lakebed.objects.slices import SliceNamer
+from lakebed.refs.log import CommitLog
+from lakebed.refs.protection import Protection
+from lakebed.refs.repositories import Repositories
+from lakebed.refs.repository_metadata import RepositoryMetadata
+from lakebed.refs.resolve import ResolvedRef, Resolver
+from lakebed.refs.tags import Tags
+from lakebed.versioning.commit import Committer
+from lakebed.versioning.importing import Importer
+from lakebed.versioning.merge import Merger
+from lakebed.versioning.parts import Parts
+from lakebed.versioning.reset import Resetter
+from lakebed.versioning.stash import Stashes
+from lakebed.versioning.view import Source, View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """Everything below the catalog, wired."""
+
+    parts: Parts
+    repositories: Repositories
+    tags: Tags
+    resolver: Resolver
+    log: CommitLog
+    protection: Protection
+    metadata: RepositoryMetadata
+    view: View
+    committer: Committer
+    merger: Merger
+    resetter: Resetter
+    stashes: Stashes
+    importer: Importer
+    external: ExternalAddresses
+    slices: SliceNamer
+    store_of: Callable[[Repository], Awaitable[ObjectStore]]
+
+    async def repo(self, name: str) -> Repository:
+        """Return the live repository of that name, or raise `NotFoundError`."""
+        return await self.repositories.get(parse_repo_name(name))
+
+    async def source(self, repo: Repository, ref: str) -> Source:
+        """Return what a reader of `ref` sees."""
+        return await self.source_of(repo, await self.resolver.resolve(repo, ref))
+
+    async def source_of(self, repo: Repository, resolved: ResolvedRef) -> Source:
+        """Return what a reader of a resolved ref sees."""
+        if resolved.staged and resolved.record is not None:
+            return await self.view.source(repo, resolved.record.value)
+        return Source(tree=(await self.parts.commits.get(repo, resolved.commit_id)).tree)
+
+    async def writable(
+        self, repo: Repository, branch: str, *, action: str, force: bool = False
+    ) -> BranchName:
+        """Return the branch's name if `action` (`staging_write`, `commit`) may be done on it.
+
+        Raises:
+            DeniedError: `READ_ONLY_REPO` (unless `force`), `PROTECTED_BRANCH`.
+        """
+        name = parse_branch_name(branch)
+        require_writable(repo, force=force)
+        if await self.protection.is_protected(repo, name, action):
+            raise DeniedError(
+                ErrorKind.PROTECTED_BRANCH,
+                f"branch {name} is protected against {action.replace('_', ' ')}: write to another branch and merge it",
+            )
+        return name
+
+
+def require_writable(repo: Repository, *, force: bool) -> None:
+    """Raise `DeniedError` if the repository is read-only and the caller did not insist."""
+    if repo.read_only and not force:
+        raise DeniedError(ErrorKind.READ_ONLY_REPO, f"repository {repo.name} is read-only")

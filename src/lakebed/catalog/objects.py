@@ -1,0 +1,257 @@
+"""Objects of a ref: read, written, listed, copied, deleted.
+
+An upload stores the bytes under a new name first and stages the entry second, so
+a crash in between leaves an object nobody references, never an entry without
+bytes.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lakebed.catalog.engine import Engine
+from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
+from lakebed.format.copies import encode_copy
+from lakebed.kv.port import Row
+from lakebed.limits import LIST_PAGE_DEFAULT, LIST_PAGE_MAX, METADATA_BYTES_MAX
+from lakebed.model.entries import Change, Entry, Tombstone
+from lakebed.model.ids import BranchName, Path, parse_path
+from lakebed.model.repository import Repository
+from lakebed.objects.port import ByteRange
+from lakebed.refs.keys import copy_key
+from lakebed.staging.conditions import Condition, IfAbsent, IfSame, require
+from lakebed.versioning.paging import BlockPage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """What a client says about an object beside its bytes."""
+
+    content_type: str = "application/octet-stream"
+    metadata: Mapping[str, str] | None = None
+
+
+class Objects:
+    """Use cases on objects."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def stat(self, repo_name: str, ref: str, path: str) -> Entry:
+        """Return the entry of `path` as `ref` shows it."""
+        repo = await self._engine.repo(repo_name)
+        return await self._engine.view.stat(repo, await self._engine.source(repo, ref), parse_path(path))
+
+    async def list(
+        self,
+        repo_name: str,
+        ref: str,
+        *,
+        prefix: str = "",
+        after: str = "",
+        delimiter: str = "",
+        amount: int = LIST_PAGE_DEFAULT,
+    ) -> BlockPage:
+        """Return one page of what `ref` shows."""
+        repo = await self._engine.repo(repo_name)
+        source = await self._engine.source(repo, ref)
+        return await self._engine.view.list(
+            repo,
+            source,
+            prefix=prefix,
+            after=after,
+            delimiter=delimiter,
+            amount=max(1, min(amount, LIST_PAGE_MAX)),
+        )
+
+    async def read(
+        self, repo_name: str, ref: str, path: str, *, byte_range: ByteRange | None = None
+    ) -> tuple[Entry, AsyncIterator[bytes]]:
+        """Return the entry and its bytes in chunks."""
+        repo = await self._engine.repo(repo_name)
+        entry = await self._engine.view.stat(repo, await self._engine.source(repo, ref), parse_path(path))
+        return entry, self._bytes(repo, entry, byte_range)
+
+    async def upload(
+        self,
+        repo_name: str,
+        branch: str,
+        path: str,
+        data: bytes | AsyncIterator[bytes],
+        *,
+        attributes: Attributes | None = None,
+        condition: Condition | None = None,
+        force: bool = False,
+    ) -> Entry:
+        """Store bytes and stage them at `path`.
+
+        Raises:
+            PreconditionError: the condition does not hold; nothing is visible.
+        """
+        engine = self._engine
+        repo = await engine.repo(repo_name)
+        name = await engine.writable(repo, branch, action="staging_write", force=force)
+        target = parse_path(path)
+        attributes = attributes or Attributes()
+        metadata = _checked(attributes.metadata)
+        await engine.parts.branches.get(repo, name)
+        if isinstance(condition, IfAbsent):
+            await self._refuse_early(repo, name, target)
+        store = await engine.store_of(repo)
+        now = await engine.parts.kv.now()
+        address = engine.slices.next_address(now)
+        digest = _Digest()
+        if isinstance(data, bytes):
+            digest.update(data)
+            await store.put(address, data)
+        else:
+            await store.put_stream(address, digest.watch(data))
+        entry = Entry(
+            path=target,
+            address=address,
+            checksum=digest.md5.hexdigest(),
+            size_bytes=digest.size_bytes,
+            mtime=now,
+            content_type=attributes.content_type,
+            metadata=metadata,
+        )
+        await engine.parts.staging.write(repo, name, [entry], condition=condition)
+        return entry
+
+    async def stage(
+        self,
+        repo_name: str,
+        branch: str,
+        entries: Sequence[Entry],
+        *,
+        condition: Condition | None = None,
+        force: bool = False,
+    ) -> None:
+        """Stage entries whose bytes lie outside the repository's namespace.
+
+        Raises:
+            DeniedError: an address is not under a configured import prefix.
+            InvalidInputError: an address is inside the namespace, or not an address at all.
+        """
+        repo = await self._engine.repo(repo_name)
+        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        for entry in entries:
+            await self._engine.external.check(entry.address)
+        await self._engine.parts.staging.write(repo, name, entries, condition=condition)
+
+    async def delete(
+        self,
+        repo_name: str,
+        branch: str,
+        paths: Sequence[str],
+        *,
+        condition: Condition | None = None,
+        force: bool = False,
+    ) -> None:
+        """Delete objects. Paths that do not exist are no error."""
+        repo = await self._engine.repo(repo_name)
+        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        changes: list[Change] = [Tombstone(path=parse_path(path)) for path in paths]
+        await self._engine.parts.staging.write(repo, name, changes, condition=condition)
+
+    async def copy(
+        self,
+        repo_name: str,
+        branch: str,
+        dest_path: str,
+        *,
+        source_path: str,
+        source_ref: str | None = None,
+        shallow: bool = False,
+        force: bool = False,
+    ) -> Entry:
+        """Copy an object inside a repository; `shallow` moves no bytes: both paths then share an address."""
+        engine = self._engine
+        repo = await engine.repo(repo_name)
+        name = await engine.writable(repo, branch, action="staging_write", force=force)
+        source = await engine.source(repo, source_ref or branch)
+        found = await engine.view.stat(repo, source, parse_path(source_path))
+        target, now = parse_path(dest_path), await engine.parts.kv.now()
+        if shallow:
+            # Written before the entry: the collector must know of the copy before the source can be deleted.
+            row = Row(copy_key(found.address, engine.parts.ids.token()), encode_copy(now))
+            await engine.parts.kv.set_rows(repo.partition, [row])
+            copied = replace(found, path=target, mtime=now)
+        else:
+            address = engine.slices.next_address(now)
+            await self._copy_bytes(repo, found, address)
+            copied = replace(found, path=target, mtime=now, address=address)
+        await engine.parts.staging.write(repo, name, [copied])
+        return copied
+
+    async def set_metadata(
+        self, repo_name: str, branch: str, path: str, metadata: Mapping[str, str], *, force: bool = False
+    ) -> Entry:
+        """Replace the user metadata of an object.
+
+        Raises:
+            PreconditionError: the object was changed meanwhile.
+        """
+        repo = await self._engine.repo(repo_name)
+        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        found = await self._engine.view.stat(repo, await self._engine.source(repo, branch), parse_path(path))
+        changed = replace(found, metadata=_checked(metadata))
+        await self._engine.parts.staging.write(repo, name, [changed], condition=IfSame(found))
+        return changed
+
+    async def _refuse_early(self, repo: Repository, name: BranchName, path: Path) -> None:
+        """Spare the client an upload that cannot succeed. The condition is decided when it is staged."""
+        branch = (await self._engine.parts.branches.get(repo, name)).value
+        found = await self._engine.view.find(repo, await self._engine.view.source(repo, branch), path)
+        if found is not None:
+            require(IfAbsent(), found, path)
+
+    async def _bytes(
+        self, repo: Repository, entry: Entry, byte_range: ByteRange | None
+    ) -> AsyncIterator[bytes]:
+        if entry.is_external:
+            source = await self._engine.external.resolve(entry.address)
+            store, key = source.store, source.key
+        else:
+            store, key = await self._engine.store_of(repo), entry.address
+        try:
+            async for chunk in store.stream(key, byte_range=byte_range):
+                yield chunk
+        except NotFoundError as error:
+            raise NotFoundError(
+                ErrorKind.DATA_MISSING, f"the bytes of {entry.path!r} are gone from {entry.address}"
+            ) from error
+
+    async def _copy_bytes(self, repo: Repository, entry: Entry, address: str) -> None:
+        store = await self._engine.store_of(repo)
+        if entry.is_external:
+            await store.put_stream(address, self._bytes(repo, entry, None))
+        else:
+            await store.copy(entry.address, address)
+
+
+class _Digest:
+    """MD5 and size of bytes that pass by."""
+
+    def __init__(self) -> None:
+        self.md5 = hashlib.md5(usedforsecurity=False)
+        self.size_bytes = 0
+
+    def update(self, chunk: bytes) -> None:
+        self.md5.update(chunk)
+        self.size_bytes += len(chunk)
+
+    async def watch(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            self.update(chunk)
+            yield chunk
+
+
+def _checked(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    metadata = dict(metadata or {})
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
+    if size > METADATA_BYTES_MAX:
+        raise InvalidInputError(
+            ErrorKind.TOO_LARGE, f"{size} bytes of user metadata, {METADATA_BYTES_MAX} are the most"
+        )
+    return metadata

@@ -1,0 +1,78 @@
+"""Repositories: created, deleted, listed, and their settings."""
+
+from collections.abc import Mapping, Sequence
+
+from lakebed.catalog.engine import Engine, require_writable
+from lakebed.limits import LIST_PAGE_DEFAULT
+from lakebed.model.ids import parse_branch_name, parse_repo_name
+from lakebed.model.repository import BranchProtection, Repository
+from lakebed.refs.listing import Listing
+
+
+class Repositories:
+    """Use cases on repositories."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def create(
+        self,
+        name: str,
+        namespace: str,
+        *,
+        default_branch: str = "main",
+        bare: bool = False,
+        read_only: bool = False,
+    ) -> Repository:
+        """Create a repository in an empty namespace."""
+        return await self._engine.repositories.create(
+            parse_repo_name(name),
+            namespace,
+            default_branch=parse_branch_name(default_branch),
+            bare=bare,
+            read_only=read_only,
+        )
+
+    async def get(self, name: str) -> Repository:
+        """Return a repository."""
+        return await self._engine.repo(name)
+
+    async def list(
+        self, *, prefix: str = "", after: str = "", search: str = "", amount: int = LIST_PAGE_DEFAULT
+    ) -> Listing[Repository]:
+        """Return one page of repositories by name; `search` may be anywhere in the name."""
+        return await self._engine.repositories.list(prefix=prefix, after=after, search=search, amount=amount)
+
+    async def delete(self, name: str, *, delete_data: bool = False, force: bool = False) -> None:
+        """Delete a repository; its objects stay in the namespace unless `delete_data`."""
+        repo = await self._engine.repo(name)
+        require_writable(repo, force=force)
+        await self._engine.repositories.delete(repo, delete_data=delete_data)
+
+    async def metadata(self, name: str) -> Mapping[str, str]:
+        """Return the repository's metadata."""
+        return await self._engine.metadata.get(await self._engine.repo(name))
+
+    async def set_metadata(self, name: str, values: Mapping[str, str], *, force: bool = False) -> None:
+        """Add or replace metadata."""
+        repo = await self._engine.repo(name)
+        require_writable(repo, force=force)
+        await self._engine.metadata.set(repo, values)
+
+    async def delete_metadata(self, name: str, keys: Sequence[str], *, force: bool = False) -> None:
+        """Remove metadata."""
+        repo = await self._engine.repo(name)
+        require_writable(repo, force=force)
+        await self._engine.metadata.delete(repo, keys)
+
+    async def branch_protection(self, name: str) -> tuple[BranchProtection, str]:
+        """Return the branch protection rules and their ETag ("" when there are none)."""
+        return await self._engine.protection.get(await self._engine.repo(name))
+
+    async def set_branch_protection(
+        self, name: str, rules: BranchProtection, *, if_match: str | None = None, force: bool = False
+    ) -> None:
+        """Replace the branch protection rules, if their ETag still is `if_match` where that is given."""
+        repo = await self._engine.repo(name)
+        require_writable(repo, force=force)
+        await self._engine.protection.set(repo, rules, if_match=if_match)

@@ -1,0 +1,29 @@
+"""Stashes: made, listed, popped."""
+
+from lakebed.catalog.engine import Engine, require_writable
+from lakebed.model.ids import Nonce
+from lakebed.model.stash import Stash
+
+
+class Stashes:
+    """Use cases on stashes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def create(self, repo_name: str, branch: str, *, message: str = "", force: bool = False) -> Stash:
+        """Put everything uncommitted on the branch aside."""
+        repo = await self._engine.repo(repo_name)
+        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        return await self._engine.stashes.stash(repo, name, message=message)
+
+    async def list(self, repo_name: str) -> list[Stash]:
+        """Return the stashes of a repository, oldest first."""
+        return await self._engine.stashes.list(await self._engine.repo(repo_name))
+
+    async def pop(self, repo_name: str, stash_id: str, *, into: str | None = None, force: bool = False) -> Stash:
+        """Lay a stash over a branch: the one it came from unless `into` names another."""
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+        branch = await self._engine.writable(repo, into, action="staging_write", force=force) if into else None
+        return await self._engine.stashes.pop(repo, Nonce(stash_id), into=branch)

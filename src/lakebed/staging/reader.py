@@ -1,0 +1,143 @@
+"""Reads of a branch's layers, newest first.
+
+A layer that left its branch stays readable for a grace period, but a reader may
+be slower than that, and a partition that was dropped must not read as empty.
+So every token has an `open` row from its first write on, `drop` removes it
+before anything else, and a read that does not see it in the same snapshot (or
+later than what it read) reads the branch record again: if the token is still
+named, nobody has written to it yet; if not, the read starts over.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.env.work import Workers
+from lakebed.errors import ConflictError, ErrorKind, UnavailableError
+from lakebed.format.rows import OPEN_KEY, ROW_PREFIX, decode_row, decode_rows, row_key
+from lakebed.kv.port import KVStore, Page, Version, prefix_end
+from lakebed.limits import SCAN_PAGE_ITEMS, SWAP_ATTEMPTS_MAX
+from lakebed.model.branch import Branch
+from lakebed.model.entries import Change
+from lakebed.model.ids import Nonce, Path, StagingToken
+from lakebed.model.repository import Repository
+from lakebed.staging.port import Branches
+from lakebed.staging.record import names_token, tokens_of
+from lakebed.staging.runs import merge_runs
+
+_ROWS_END = prefix_end(ROW_PREFIX)
+# Below this many rows, decoding costs less than handing it to another thread.
+_INLINE_ROWS = 2_000
+
+
+class LayersMovedError(ConflictError):
+    """A layer that was being read has left the branch and is gone: read the branch record again."""
+
+    def __init__(self, token: StagingToken) -> None:
+        super().__init__(ErrorKind.VERSION_CHANGED, f"layer {token} left its branch while it was being read")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The newest staged change of a path, and where it lies."""
+
+    change: Change
+    token: StagingToken
+    version: Version
+    nonce: Nonce
+
+
+class LayerReader:
+    """Reads rows of token layers."""
+
+    def __init__(self, kv: KVStore, branches: Branches, workers: Workers) -> None:
+        self._kv = kv
+        self._branches = branches
+        self._workers = workers
+
+    async def lookup(self, repo: Repository, branch: Branch, path: Path) -> tuple[Branch, Staged | None]:
+        """Return the newest staged change of `path` and the record it was read from.
+
+        That is `branch` itself, unless one of its layers was gone and the record had to be read again.
+        """
+        for _ in range(SWAP_ATTEMPTS_MAX):
+            try:
+                return branch, await self._lookup(repo, branch, path)
+            except LayersMovedError:
+                branch = (await self._branches.get(repo, branch.name)).value
+        raise UnavailableError(
+            ErrorKind.STORE_UNAVAILABLE, f"layers of {branch.name} go faster than they can be read"
+        )
+
+    async def scan(
+        self,
+        repo: Repository,
+        branch: Branch,
+        *,
+        start: str = "",
+        prefix: str = "",
+        first_page: int = SCAN_PAGE_ITEMS,
+    ) -> AsyncIterator[pa.Table]:
+        """Yield the staged changes from `start` on, under `prefix`, as change blocks: newest wins, tombstones kept.
+
+        `first_page` is how many rows of each layer are read at first: what a caller who wants one page needs.
+
+        Raises:
+            LayersMovedError: a layer was dropped during the scan; nothing more is yielded.
+        """
+        runs = [
+            self._scan_token(repo, branch, token, start=start, prefix=prefix, first_page=first_page)
+            for token in tokens_of(branch)
+        ]
+        async for block in merge_runs(runs):
+            yield block
+
+    async def _lookup(self, repo: Repository, branch: Branch, path: Path) -> Staged | None:
+        tokens = tokens_of(branch)
+        if not tokens:
+            return None
+        key = row_key(path)
+        items = await self._kv.get_many([(t, k) for t in tokens for k in (key, OPEN_KEY)])
+        for index, token in enumerate(tokens):
+            row, open_row = items[2 * index], items[2 * index + 1]
+            if open_row is None:
+                await self._require_named(repo, branch, token)
+            elif row is not None:
+                change, nonce = decode_row(path, row.value)
+                return Staged(change, token, row.version, nonce)
+        return None
+
+    async def _scan_token(
+        self,
+        repo: Repository,
+        branch: Branch,
+        token: StagingToken,
+        *,
+        start: str,
+        prefix: str,
+        first_page: int,
+    ) -> AsyncIterator[pa.Table]:
+        first: bytes | None = row_key(max(start, prefix))
+        end = prefix_end(row_key(prefix)) if prefix else _ROWS_END
+        page_items = first_page
+        while first is not None:
+            page = await anext(self._kv.scan(token, start=first, end=end, page_items_max=page_items), None)
+            # Asked after the rows were read: still open now means that nothing had been dropped before.
+            if await self._kv.get(token, OPEN_KEY) is None:
+                await self._require_named(repo, branch, token)
+            if page is None:
+                return
+            yield await self._decode(page)
+            first = page.keys[-1] + b"\0" if len(page.keys) >= page_items else None
+            page_items = SCAN_PAGE_ITEMS
+
+    async def _decode(self, page: Page) -> pa.Table:
+        if len(page.keys) < _INLINE_ROWS:
+            return decode_rows(page.keys, page.values)
+        return await self._workers.run(decode_rows, page.keys, page.values)
+
+    async def _require_named(self, repo: Repository, branch: Branch, token: StagingToken) -> None:
+        current = (await self._branches.get(repo, branch.name)).value
+        if not names_token(current, token):
+            raise LayersMovedError(token)

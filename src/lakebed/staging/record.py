@@ -1,0 +1,175 @@
+"""What may happen to a branch record. Pure: record in, record out.
+
+Each function is one atomic step of a protocol. Two rules hold in all of them:
+a token leaves `staging_token` only through `sealed` or `retired`, empty or not
+(a check for emptiness would race with a writer), and a layer leaves `sealed`
+only through `retired`, where it stays readable for a grace period.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lakebed.env.clock import Instant, after
+from lakebed.errors import ConflictError, ErrorKind, UnavailableError
+from lakebed.limits import PENDING_MAX, PENDING_TIMEOUT_SECONDS
+from lakebed.model.branch import Branch, Pending
+from lakebed.model.ids import CommitId, Nonce, StagingToken
+from lakebed.model.layers import Layer, RetiredLayer, TokenLayer
+
+
+def tokens_of(branch: Branch) -> tuple[StagingToken, ...]:
+    """Return the tokens a reader looks into, newest first."""
+    sealed = tuple(layer.token for layer in branch.sealed if isinstance(layer, TokenLayer))
+    return (branch.staging_token, *sealed) if branch.staging_token is not None else sealed
+
+
+def names_token(branch: Branch, token: StagingToken) -> bool:
+    """Return whether `token` is a live layer of the branch."""
+    return token in tokens_of(branch)
+
+
+def knows_token(branch: Branch, token: StagingToken) -> bool:
+    """Return whether the branch record has or had `token`, as far as it remembers."""
+    retired = (r.layer.token for r in branch.retired if isinstance(r.layer, TokenLayer))
+    return names_token(branch, token) or token in retired
+
+
+def with_open_token(branch: Branch, token: StagingToken) -> Branch:
+    """Give writers a token to write to, unless there is one."""
+    return branch if branch.staging_token is not None else replace(branch, staging_token=token)
+
+
+def seal(branch: Branch) -> Branch:
+    """Close the staging token for writers: it becomes the newest sealed layer."""
+    if branch.staging_token is None:
+        return branch
+    return push_layer(replace(branch, staging_token=None), branch.staging_token)
+
+
+def push_layer(branch: Branch, token: StagingToken) -> Branch:
+    """Lay a token on top. The staging token must have been sealed."""
+    assert branch.staging_token is None, "a layer on top of a token still written to would reorder writes"
+    layer = TokenLayer(token=token, seq=branch.next_seq)
+    return replace(branch, sealed=(layer, *branch.sealed), next_seq=branch.next_seq + 1)
+
+
+def reset(branch: Branch, token: StagingToken, now: Instant) -> Branch:
+    """Forget everything uncommitted, and leave `token` for writers: it is how this reset is recognised later."""
+    sealed = seal(branch)
+    return replace(
+        sealed,
+        staging_token=token,
+        sealed=(),
+        compacted=None,
+        l2_slot=None,
+        fold_slot=None,
+        retired=_retire(sealed, sealed.sealed, now),
+    )
+
+
+def begin(branch: Branch, nonce: Nonce, commits: tuple[CommitId, ...], now: Instant) -> Branch:
+    """Seal, and say that an operation is building a new HEAD on `commits`.
+
+    Raises:
+        UnavailableError: too many such operations are under way.
+    """
+    alive = _without_timed_out(branch.pending, now)
+    if nonce not in alive and len(alive) >= PENDING_MAX:
+        raise UnavailableError(
+            ErrorKind.STORE_UNAVAILABLE,
+            f"{len(alive)} commits and merges into {branch.name} are under way: try again when one has ended",
+        )
+    alive[nonce] = Pending(commits=commits, renewed_at=now)
+    return replace(seal(branch), pending=alive)
+
+
+def renew(branch: Branch, nonce: Nonce, now: Instant) -> Branch:
+    """Say that the operation is still alive."""
+    entry = branch.pending.get(nonce)
+    if entry is None:
+        return branch
+    return replace(branch, pending={**branch.pending, nonce: replace(entry, renewed_at=now)})
+
+
+def finish(
+    branch: Branch,
+    nonce: Nonce,
+    *,
+    started: Branch,
+    commit_id: CommitId,
+    now: Instant,
+    stash: Nonce | None = None,
+) -> Branch:
+    """Move HEAD to `commit_id`, and drop what `started` had in `sealed` and `compacted`.
+
+    Layers that arrived on top since then stay.
+
+    Raises:
+        ConflictError: the branch is no longer what the operation was built on.
+    """
+    require_unmoved(branch, nonce, started=started)
+    kept = len(branch.sealed) - len(started.sealed)
+    dropped = branch.sealed[kept:]
+    pending = {key: entry for key, entry in branch.pending.items() if key != nonce}
+    return replace(
+        branch,
+        commit_id=commit_id,
+        sealed=branch.sealed[:kept],
+        compacted=None,
+        l2_slot=None,
+        fold_slot=None,
+        pending=pending,
+        retired=_retire(branch, dropped, now),
+        stashes=branch.stashes if stash is None else (*branch.stashes, stash),
+    )
+
+
+def require_unmoved(branch: Branch, nonce: Nonce, *, started: Branch) -> None:
+    """Raise `ConflictError` unless an operation that began with `started` may still finish.
+
+    The layers it consumed must be exactly the oldest suffix of `sealed`: with one
+    missing in the middle, what is below would show through.
+    """
+    kept = len(branch.sealed) - len(started.sealed)
+    if (
+        nonce not in branch.pending
+        or branch.incarnation != started.incarnation
+        or branch.commit_id != started.commit_id
+        or branch.compacted != started.compacted
+        or kept < 0
+        or branch.sealed[kept:] != started.sealed
+    ):
+        raise ConflictError(
+            ErrorKind.VERSION_CHANGED, f"branch {branch.name} moved while a new HEAD was being built"
+        )
+
+
+def abandon(branch: Branch, nonce: Nonce, *, started: Branch, clean: bool, now: Instant) -> Branch:
+    """End an operation that makes no new HEAD.
+
+    If it found that the layers it sealed change nothing (`clean`), they go too, so
+    that refused merges do not pile up layers.
+    """
+    if nonce not in branch.pending:
+        return branch
+    pending = {key: entry for key, entry in branch.pending.items() if key != nonce}
+    ended = replace(branch, pending=pending)
+    if not clean:
+        return ended
+    try:
+        require_unmoved(branch, nonce, started=started)
+    except ConflictError:
+        return ended
+    kept = len(branch.sealed) - len(started.sealed)
+    return replace(
+        ended, sealed=branch.sealed[:kept], compacted=None, retired=_retire(branch, branch.sealed[kept:], now)
+    )
+
+
+def _without_timed_out(pending: Mapping[Nonce, Pending], now: Instant) -> dict[Nonce, Pending]:
+    oldest = after(now, -PENDING_TIMEOUT_SECONDS)
+    return {nonce: entry for nonce, entry in pending.items() if entry.renewed_at >= oldest}
+
+
+def _retire(branch: Branch, layers: tuple[Layer, ...], now: Instant) -> tuple[RetiredLayer, ...]:
+    return (*branch.retired, *(RetiredLayer(layer=layer, at=now) for layer in layers))

@@ -1,0 +1,313 @@
+"""The memstore of one branch: requests join a batch, a batch is one fenced KV write.
+
+While one batch is being written, what arrives joins the next, so an idle branch
+waits for nothing and a busy one shares its round trips and syncs. A write is
+acknowledged only when its rows are durable in the token that the branch record
+names at that very step (the fence), so it can never land in a layer that was
+already read by a commit.
+
+What follows each outcome of the write:
+
+    done        acknowledge
+    conflict    nothing was written: read the record again, decide again
+    unknown     seal the token, so that the copy still in flight can no longer land; then read the rows:
+                an own one: the whole batch is there, acknowledge; one missing: nothing is there, send again;
+                all somebody else's: nobody can tell, answer 503 (never success, never a second write)
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lakebed.env.clock import Clock
+from lakebed.env.ids import IdSource
+from lakebed.errors import (
+    ConflictError,
+    ErrorKind,
+    LakebedError,
+    PreconditionError,
+    UnavailableError,
+    is_unknown,
+)
+from lakebed.format.rows import OPEN_KEY, OPEN_VALUE, decode_row, encode_row, row_key
+from lakebed.kv.port import Expect, KVStore, Row, Version
+from lakebed.limits import (
+    BACKOFF_MAX_SECONDS,
+    BACKOFF_SECONDS,
+    BATCH_ROWS_MAX,
+    SEALED_LAYERS_SLOWDOWN,
+    SWAP_ATTEMPTS_MAX,
+)
+from lakebed.model.branch import Branch
+from lakebed.model.entries import Change
+from lakebed.model.ids import BranchName, Nonce, Path, StagingToken
+from lakebed.model.repository import Repository
+from lakebed.staging.conditions import Condition, require
+from lakebed.staging.port import Base, Branches
+from lakebed.staging.reader import LayerReader, Staged
+from lakebed.staging.record import knows_token, names_token, seal, with_open_token
+
+
+@dataclass(slots=True)
+class _Request:
+    changes: Sequence[Change]
+    condition: Condition | None
+    done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one batch writes, and who is in it."""
+
+    rows: list[Row]
+    accepted: list[_Request]
+    conditional: bool
+
+
+class BranchWriter:
+    """Writes staged changes of one branch, in order of arrival."""
+
+    def __init__(
+        self,
+        repo: Repository,
+        name: BranchName,
+        *,
+        kv: KVStore,
+        branches: Branches,
+        reader: LayerReader,
+        base: Base,
+        clock: Clock,
+        ids: IdSource,
+        wait_seconds: float,
+    ) -> None:
+        self._repo = repo
+        self._name = name
+        self._kv = kv
+        self._branches = branches
+        self._reader = reader
+        self._base = base
+        self._clock = clock
+        self._ids = ids
+        self._wait_seconds = wait_seconds
+        self._queue: list[_Request] = []
+        self._task: asyncio.Task[None] | None = None
+        self._branch: Branch | None = None
+        self._opened: StagingToken | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is waiting or being written."""
+        return self._task is None
+
+    async def write(self, changes: Sequence[Change], *, condition: Condition | None = None) -> None:
+        """Stage `changes`, all or none; return when they are durable and visible.
+
+        Raises:
+            PreconditionError: the condition (on every one of the paths) does not hold; nothing was written.
+            UnavailableError: `TOO_MANY_LAYERS`: commit or wait; `OUTCOME_UNKNOWN`: the changes may be there.
+        """
+        request = _Request(changes, condition)
+        self._queue.append(request)
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain())
+        await request.done
+
+    async def drain(self) -> None:
+        """Return when everything that was waiting has been answered."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                if self._wait_seconds:
+                    await self._clock.sleep(self._wait_seconds)
+                await self._answer(self._take())
+        finally:
+            self._task = None
+            for request in self._queue:
+                request.done.cancel()
+            self._queue = []
+
+    def _take(self) -> list[_Request]:
+        rows, count = 0, 0
+        for request in self._queue:
+            rows += len(request.changes)
+            if count and rows > BATCH_ROWS_MAX:
+                break
+            count += 1
+        batch, self._queue = self._queue[:count], self._queue[count:]
+        return batch
+
+    async def _answer(self, batch: list[_Request]) -> None:
+        try:
+            await self._flush(batch)
+        except LakebedError as error:
+            self._branch = None
+            for request in batch:
+                if not request.done.done():
+                    request.done.set_exception(error)
+        except BaseException:
+            for request in batch:
+                request.done.cancel()
+            raise
+
+    async def _flush(self, batch: list[_Request]) -> None:
+        nonce = Nonce(self._ids.token())
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            try:
+                await self._attempt(batch, nonce)
+            except ConflictError:
+                self._branch = None
+                await self._back_off(attempt)
+            else:
+                return
+        raise UnavailableError(
+            ErrorKind.STORE_UNAVAILABLE,
+            f"branch {self._name} changes faster than it can be written to: try again",
+        )
+
+    async def _attempt(self, batch: list[_Request], nonce: Nonce) -> None:
+        """Write the batch, or raise `ConflictError` if nothing was written and it is to be decided again."""
+        branch, token = await self._current(batch)
+        plan = await self._plan(branch, token, batch, nonce)
+        if not plan.rows:
+            return
+        fence = self._branches.fence(self._repo, branch, commit=plan.conditional)
+        try:
+            await self._kv.set_rows(token, plan.rows, fence=fence)
+        except UnavailableError as error:
+            if not is_unknown(error):
+                raise
+            await self._require_landed(token, plan.rows, nonce)
+        self._opened = token
+        for request in plan.accepted:
+            if not request.done.done():
+                request.done.set_result(None)
+
+    async def _current(self, batch: list[_Request]) -> tuple[Branch, StagingToken]:
+        """Return the branch record with an open staging token.
+
+        A remembered record will do where the fence is all that is needed of it. A
+        refused condition has no fence, so conditions are decided on a fresh one.
+        """
+        branch = self._branch
+        if branch is None or any(request.condition is not None for request in batch):
+            branch = (await self._branches.get(self._repo, self._name)).value
+        if len(branch.sealed) >= SEALED_LAYERS_SLOWDOWN:
+            raise UnavailableError(
+                ErrorKind.TOO_MANY_LAYERS,
+                f"branch {self._name} has {len(branch.sealed)} layers of uncommitted changes: commit, reset or wait",
+            )
+        if branch.staging_token is None:
+            token = new_token(self._repo, self._name, self._ids)
+            opened = await self._branches.update(
+                self._repo,
+                self._name,
+                lambda current, _now: with_open_token(current, token),
+                landed=lambda current: knows_token(current, token),
+            )
+            branch = opened.value
+        if branch.staging_token is None:
+            # Sealed again before we saw it open; the next attempt opens another.
+            raise ConflictError(
+                ErrorKind.VERSION_CHANGED, f"branch {self._name} was sealed while it was being opened"
+            )
+        self._branch = branch
+        return branch, branch.staging_token
+
+    async def _plan(self, branch: Branch, token: StagingToken, batch: list[_Request], nonce: Nonce) -> _Plan:
+        """Decide the conditions in order of arrival, each seeing what those before it write."""
+        found = await self._look_up(branch, batch)
+        written: dict[Path, Change] = {}
+        accepted: list[_Request] = []
+        rows: list[Row] = []
+        if self._opened != token:
+            rows.append(Row(OPEN_KEY, OPEN_VALUE))
+        for request in batch:
+            if request.done.done():
+                continue
+            try:
+                self._require(request, written, found)
+            except PreconditionError as error:
+                request.done.set_exception(error)
+                continue
+            accepted.append(request)
+            for change in request.changes:
+                expect: Version | Expect = Expect.ANY
+                if request.condition is not None and change.path not in written:
+                    staged = found[change.path][0]
+                    expect = staged.version if staged is not None and staged.token == token else Expect.ABSENT
+                rows.append(Row(row_key(change.path), encode_row(change, nonce), expect))
+                written[change.path] = change
+        return _Plan(rows if accepted else [], accepted, any(r.condition is not None for r in accepted))
+
+    def _require(
+        self,
+        request: _Request,
+        written: dict[Path, Change],
+        found: dict[Path, tuple[Staged | None, Change | None]],
+    ) -> None:
+        if request.condition is None:
+            return
+        for change in request.changes:
+            current = written.get(change.path) or found[change.path][1]
+            require(request.condition, current, change.path)
+
+    async def _look_up(
+        self, branch: Branch, batch: list[_Request]
+    ) -> dict[Path, tuple[Staged | None, Change | None]]:
+        """Return, for every path under a condition, its newest staged row and its current value."""
+        paths = {c.path for r in batch if r.condition is not None for c in r.changes}
+        found: dict[Path, tuple[Staged | None, Change | None]] = {}
+        for path in paths:
+            read, staged = await self._reader.lookup(self._repo, branch, path)
+            if read is not branch:
+                raise ConflictError(
+                    ErrorKind.VERSION_CHANGED, f"branch {self._name} moved while it was being read"
+                )
+            value = staged.change if staged else await self._base.lookup(self._repo, branch, path)
+            found[path] = (staged, value)
+        return found
+
+    async def _require_landed(self, token: StagingToken, rows: list[Row], nonce: Nonce) -> None:
+        """Find out what became of a batch of unknown outcome.
+
+        Raises:
+            ConflictError: it was not written, and no longer can be.
+            UnavailableError: nobody can tell.
+        """
+        self._branch = None
+        sealed = await self._branches.update(
+            self._repo,
+            self._name,
+            lambda current, _now: seal(current) if current.staging_token == token else current,
+            landed=lambda current: current.staging_token != token,
+        )
+        keys = list(dict.fromkeys(row.key for row in rows if row.key != OPEN_KEY))
+        open_row, *items = await self._kv.get_many([(token, key) for key in (OPEN_KEY, *keys)])
+        for key, item in zip(keys, items, strict=True):
+            if item is not None and decode_row(_path_of(key), item.value)[1] == nonce:
+                return
+        dropped = open_row is None and not names_token(sealed.value, token)
+        if not dropped and any(item is None for item in items):
+            raise ConflictError(ErrorKind.FENCE_LOST, f"the write to {self._name} was lost on the way")
+        raise UnavailableError(
+            ErrorKind.OUTCOME_UNKNOWN,
+            f"the write to {self._name} was lost on the way and others have written its paths since: read them and decide",
+        )
+
+    async def _back_off(self, attempt: int) -> None:
+        if attempt:
+            await self._clock.sleep(
+                min(BACKOFF_SECONDS * 2**attempt, BACKOFF_MAX_SECONDS) * self._ids.jitter()
+            )
+
+
+def new_token(repo: Repository, name: BranchName, ids: IdSource) -> StagingToken:
+    """Return the name of a KV partition that nobody has used."""
+    return StagingToken(f"{repo.name}-{name}:{ids.token()}")
+
+
+def _path_of(key: bytes) -> Path:
+    return Path(key[len(row_key("")) :].decode())

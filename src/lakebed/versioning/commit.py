@@ -1,0 +1,111 @@
+"""Commit: the layers of a branch become its next tree.
+
+What `HeadChanges` calls *build* is here: merge the sealed layers over
+`compacted` or the base tree, write the ranges that changed, then the commit
+record. If everything was folded before, there is nothing to merge.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.model.branch import Branch
+from lakebed.model.commits import Commit
+from lakebed.model.ids import BranchName, CommitId, MetarangeId
+from lakebed.model.repository import Repository
+from lakebed.versioning.head import Attempt, HeadChanges, commit_date
+from lakebed.versioning.parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """What a client says about a commit. `date` is in Unix seconds; None means now."""
+
+    committer: str
+    message: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    date: int | None = None
+    allow_empty: bool = False
+
+
+class Committer:
+    """Commits what is staged."""
+
+    def __init__(self, parts: Parts, heads: HeadChanges) -> None:
+        self._parts = parts
+        self._heads = heads
+
+    async def commit(self, repo: Repository, name: BranchName, request: CommitRequest) -> Commit:
+        """Commit everything staged on the branch at some moment of this call.
+
+        Raises:
+            InvalidInputError: `NO_CHANGES`: nothing staged makes a difference, and `allow_empty` is off.
+        """
+
+        async def build(attempt: Attempt) -> Commit:
+            base = await self._parts.base_tree(repo, attempt.started)
+            tree, changed = await self._new_tree(attempt, base)
+            if not changed and not request.allow_empty:
+                attempt.clean = True
+                raise InvalidInputError(ErrorKind.NO_CHANGES, f"no changes to commit on branch {name}")
+            return await store_commit(
+                self._parts, attempt, request, tree=tree, parents=(attempt.started.commit_id,)
+            )
+
+        return await self._heads.run(repo, name, build)
+
+    async def commit_tree(
+        self, repo: Repository, name: BranchName, request: CommitRequest, tree: MetarangeId
+    ) -> Commit:
+        """Commit a tree that already exists. The branch must be clean."""
+
+        async def build(attempt: Attempt) -> Commit:
+            await self._heads.require_clean(attempt)
+            if tree == await self._parts.base_tree(repo, attempt.started) and not request.allow_empty:
+                raise InvalidInputError(ErrorKind.NO_CHANGES, f"branch {name} has that tree already")
+            trees = await self._parts.trees_of(repo)
+            await trees.ranges(tree)
+            return await store_commit(
+                self._parts, attempt, request, tree=tree, parents=(attempt.started.commit_id,)
+            )
+
+        return await self._heads.run(repo, name, build)
+
+    async def _new_tree(self, attempt: Attempt, base: MetarangeId) -> tuple[MetarangeId, bool]:
+        """Return the tree to commit, and whether it differs from `base` for a user."""
+        started, compacted = attempt.started, attempt.started.compacted
+        trees = await self._parts.trees_of(attempt.repo)
+        below = base if compacted is None else compacted
+        applied = await trees.apply(below, self._changes(attempt.repo, started), nonce=attempt.nonce)
+        if compacted is None:
+            return applied.id, applied.counts.total > 0
+        async for _ in trees.diff(base, applied.id):
+            return applied.id, True
+        return applied.id, False
+
+    async def _changes(self, repo: Repository, started: Branch) -> AsyncIterator[pa.Table]:
+        async for block in self._parts.staging.reader.scan(repo, started):
+            yield block
+
+
+async def store_commit(
+    parts: Parts,
+    attempt: Attempt,
+    request: CommitRequest,
+    *,
+    tree: MetarangeId,
+    parents: tuple[CommitId, ...],
+) -> Commit:
+    """Write the commit record of an attempt and return it. It is nobody's HEAD yet."""
+    return await parts.commits.create(
+        attempt.repo,
+        committer=request.committer,
+        message=request.message,
+        tree=tree,
+        date=commit_date(parts, request.date),
+        metadata=dict(request.metadata),
+        parents=parents,
+        nonce=attempt.nonce,
+    )

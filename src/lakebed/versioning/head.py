@@ -1,0 +1,198 @@
+"""Moving the HEAD of a branch. Order matters.
+
+    1. begin    swap: seal the staging token, add an entry to `pending`; then read the commits
+                it names again: none may be condemned
+    2. build    the new tree and its commit record, under names that carry the attempt's nonce
+    3. finish   swap: if the entry still stands, the commit and `compacted` are unchanged and the layers
+                seen in 1 are still the oldest suffix of `sealed`: HEAD moves, those layers retire
+
+Crash after 1: an entry that times out, a sealed layer that the next operation takes along.
+Crash after 2: the same, and files and a commit record that no one references; garbage collection knows
+them by their nonce.
+Crash after 3: done; the retired layers drain.
+
+There is no lock. Whoever loses 3 starts over on the new base, and someone has won. Layers
+that arrive on top between 1 and 3 do not matter. Commit, merge, revert, cherry-pick, import
+and hard reset differ only in 2.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from lakebed.env.clock import SECOND, Instant
+from lakebed.errors import (
+    ConflictError,
+    ErrorKind,
+    InvalidInputError,
+    LakebedError,
+    UnavailableError,
+    is_unknown,
+)
+from lakebed.limits import BACKOFF_MAX_SECONDS, BACKOFF_SECONDS, COMMIT_ATTEMPTS_MAX, PENDING_TIMEOUT_SECONDS
+from lakebed.model.branch import Branch
+from lakebed.model.commits import Commit
+from lakebed.model.ids import BranchName, CommitId, Nonce
+from lakebed.model.repository import Repository
+from lakebed.staging.record import abandon, begin, finish, renew
+from lakebed.versioning.parts import Parts
+from lakebed.versioning.uncommitted import is_clean
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try at a new HEAD: the record it started from, and the name that all tries of one operation work under.
+
+    The name stays, so that what one try has written can serve the next, protected without a gap.
+    """
+
+    repo: Repository
+    started: Branch
+    nonce: Nonce
+    clean: bool = False
+
+
+Build = Callable[[Attempt], Awaitable[Commit]]
+"""Makes the new HEAD's commit (already stored) for an attempt."""
+
+
+class HeadChanges:
+    """The one way to move a branch's HEAD."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def run(
+        self,
+        repo: Repository,
+        name: BranchName,
+        build: Build,
+        *,
+        reads: tuple[CommitId, ...] = (),
+        stashes: bool = False,
+    ) -> Commit:
+        """Move HEAD to what `build` makes; `reads` are commits it uses beside the branch's own.
+
+        With `stashes`, the last swap also names the attempt's stash, which `build` has written.
+
+        Raises:
+            ConflictError: `TOO_MANY_RETRIES`: lost too many races in a row.
+            UnavailableError: `OUTCOME_UNKNOWN`: nobody can tell whether HEAD moved.
+        """
+        nonce = Nonce(self._parts.ids.token())
+        for number in range(COMMIT_ATTEMPTS_MAX):
+            attempt = await self._begin(repo, name, nonce, reads)
+            try:
+                async with self._renewing(attempt):
+                    commit = await build(attempt)
+            except LakebedError:
+                await self._abandon(attempt)
+                raise
+            if await self._finish(attempt, commit, stash=attempt.nonce if stashes else None):
+                return commit
+            await self._back_off(number)
+        raise ConflictError(
+            ErrorKind.TOO_MANY_RETRIES,
+            f"branch {name} moved {COMMIT_ATTEMPTS_MAX} times while a new HEAD was built: try again",
+        )
+
+    async def require_clean(self, attempt: Attempt) -> None:
+        """Raise `InvalidInputError` (`DIRTY_BRANCH`) if the branch has uncommitted changes."""
+        if not await is_clean(self._parts, attempt.repo, attempt.started):
+            raise InvalidInputError(
+                ErrorKind.DIRTY_BRANCH,
+                f"branch {attempt.started.name} has uncommitted changes: commit or reset them first",
+            )
+        attempt.clean = True
+
+    async def _begin(
+        self, repo: Repository, name: BranchName, nonce: Nonce, reads: tuple[CommitId, ...]
+    ) -> Attempt:
+        begun = await self._parts.branches.update(
+            repo,
+            name,
+            lambda branch, now: begin(branch, nonce, (branch.commit_id, *reads), now),
+            landed=lambda branch: (
+                nonce in branch.pending and branch.pending[nonce].commits == (branch.commit_id, *reads)
+            ),
+        )
+        started = replace(begun.value, staging_token=None)
+        for commit_id in (started.commit_id, *reads):
+            await self._parts.commits.require_standing(repo, commit_id)
+        return Attempt(repo=repo, started=started, nonce=nonce)
+
+    async def _finish(self, attempt: Attempt, commit: Commit, *, stash: Nonce | None) -> bool:
+        """Return whether HEAD is (or was) `commit`; False means that nothing happened and another try may."""
+        try:
+            await self._parts.branches.update(
+                attempt.repo,
+                attempt.started.name,
+                lambda branch, now: finish(
+                    branch, attempt.nonce, started=attempt.started, commit_id=commit.id, now=now, stash=stash
+                ),
+                landed=lambda branch: (
+                    attempt.nonce not in branch.pending
+                    and branch.commit_id == commit.id
+                    and (stash is None or stash in branch.stashes)
+                ),
+            )
+        except ConflictError as error:
+            if error.kind is not ErrorKind.VERSION_CHANGED:
+                raise
+            return False
+        except UnavailableError as error:
+            if not is_unknown(error) or stash is not None or not await self._is_in_history(attempt, commit):
+                raise
+        return True
+
+    async def _is_in_history(self, attempt: Attempt, commit: Commit) -> bool:
+        """Return whether `commit` became HEAD and others were built on it since."""
+        branch = (await self._parts.branches.get(attempt.repo, attempt.started.name)).value
+        current = await self._parts.commits.get(attempt.repo, branch.commit_id)
+        while current.id != commit.id and current.generation > commit.generation and current.parents:
+            current = await self._parts.commits.get(attempt.repo, current.parents[0])
+        return current.id == commit.id
+
+    async def _abandon(self, attempt: Attempt) -> None:
+        await self._parts.branches.update(
+            attempt.repo,
+            attempt.started.name,
+            lambda branch, now: abandon(
+                branch, attempt.nonce, started=attempt.started, clean=attempt.clean, now=now
+            ),
+            landed=lambda branch: attempt.nonce not in branch.pending,
+        )
+
+    @asynccontextmanager
+    async def _renewing(self, attempt: Attempt) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._renew(attempt))
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _renew(self, attempt: Attempt) -> None:
+        while True:
+            await self._parts.clock.sleep(PENDING_TIMEOUT_SECONDS / 2)
+            due = await self._parts.kv.now()
+
+            def is_renewed(branch: Branch, due: Instant = due) -> bool:
+                entry = branch.pending.get(attempt.nonce)
+                return entry is None or entry.renewed_at >= due
+
+            await self._parts.branches.update(
+                attempt.repo,
+                attempt.started.name,
+                lambda branch, now: renew(branch, attempt.nonce, now),
+                landed=is_renewed,
+            )
+
+    async def _back_off(self, attempt: int) -> None:
+        seconds = min(BACKOFF_SECONDS * 2**attempt, BACKOFF_MAX_SECONDS)
+        await self._parts.clock.sleep(seconds * self._parts.ids.jitter())
+
+
+def commit_date(parts: Parts, date: int | None) -> int:
+    """Return the client's date of a commit (Unix seconds), or the present."""
+    return date if date is not None else parts.clock.now() // SECOND

@@ -1,0 +1,105 @@
+"""What is uncommitted on a branch: its layers compared with the commit below.
+
+A staged row is not yet a difference: the same content may have been uploaded
+again, or a path deleted that was never there. Only what changes the identity of
+a path counts, for a diff as for the question whether a branch is clean.
+"""
+
+from collections.abc import AsyncIterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.committed.trees import Trees
+from lakebed.format.blocks import CHANGE_SCHEMA
+from lakebed.format.diff import diff_blocks
+from lakebed.format.merge import without_tombstones
+from lakebed.limits import SCAN_PAGE_ITEMS
+from lakebed.model.branch import Branch
+from lakebed.model.diffs import DiffType
+from lakebed.model.ids import MetarangeId
+from lakebed.model.repository import Repository
+from lakebed.staging.runs import merge_runs
+from lakebed.versioning.parts import Parts
+
+
+async def staged_changes(
+    parts: Parts,
+    repo: Repository,
+    branch: Branch,
+    *,
+    against: MetarangeId,
+    start: str = "",
+    prefix: str = "",
+    first_page: int = SCAN_PAGE_ITEMS,
+) -> AsyncIterator[pa.Table]:
+    """Yield what makes the tree `against` into what the branch shows, as change blocks.
+
+    Some of them may change nothing. Mostly `against` is the tree of the branch's commit.
+    """
+    below = branch.compacted if branch.compacted is not None else await parts.base_tree(repo, branch)
+    runs = [parts.staging.reader.scan(repo, branch, start=start, prefix=prefix, first_page=first_page)]
+    if below != against:
+        trees = await parts.trees_of(repo)
+        runs.append(_tree_changes(trees, against, below, start=start, prefix=prefix))
+    async for block in merge_runs(runs):
+        yield block
+
+
+async def diff_staged(
+    parts: Parts,
+    repo: Repository,
+    branch: Branch,
+    *,
+    against: MetarangeId,
+    start: str = "",
+    prefix: str = "",
+    first_page: int = SCAN_PAGE_ITEMS,
+) -> AsyncIterator[pa.Table]:
+    """Yield the differences between a tree and what the branch shows, from `start` on, as diff blocks."""
+    trees = await parts.trees_of(repo)
+    async for changes in staged_changes(
+        parts, repo, branch, against=against, start=start, prefix=prefix, first_page=first_page
+    ):
+        found = await trees.lookup_many(against, changes.column("key"))
+        block = diff_blocks(found, without_tombstones(changes))
+        if block.num_rows:
+            yield block
+
+
+async def diff_uncommitted(
+    parts: Parts,
+    repo: Repository,
+    branch: Branch,
+    *,
+    start: str = "",
+    prefix: str = "",
+    first_page: int = SCAN_PAGE_ITEMS,
+) -> AsyncIterator[pa.Table]:
+    """Yield the differences between the branch's commit and what it shows."""
+    base = await parts.base_tree(repo, branch)
+    async for block in diff_staged(
+        parts, repo, branch, against=base, start=start, prefix=prefix, first_page=first_page
+    ):
+        yield block
+
+
+async def is_clean(parts: Parts, repo: Repository, branch: Branch) -> bool:
+    """Return whether nothing uncommitted would change a path."""
+    async for _ in diff_uncommitted(parts, repo, branch):
+        return False
+    return True
+
+
+async def _tree_changes(
+    trees: Trees, left: MetarangeId, right: MetarangeId, *, start: str, prefix: str
+) -> AsyncIterator[pa.Table]:
+    """Yield the difference between two trees as the changes that make one into the other."""
+    async for block in trees.diff(left, right, prefix=prefix, start=start):
+        yield diff_as_changes(block)
+
+
+def diff_as_changes(block: pa.Table) -> pa.Table:
+    """Return a diff block as the changes that make its left side into its right side."""
+    deleted = pc.equal(block.column("type"), DiffType.REMOVED.value)
+    return block.drop_columns(["type"]).append_column(CHANGE_SCHEMA.field("deleted"), deleted)

@@ -1,0 +1,129 @@
+"""What a ref shows: the tree of a commit, and for a branch what is staged above it.
+
+Reading is a merge of sorted runs, newest first; the tree is the oldest of them.
+A page costs what it returns: blocks are slices of mapped files, a common prefix
+costs one seek however many objects it holds, and staged rows are read a page at
+a time.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.committed.trees import Trees
+from lakebed.errors import ErrorKind, NotFoundError, UnavailableError
+from lakebed.format.blocks import ENTRY_SCHEMA
+from lakebed.format.merge import as_changes, without_tombstones
+from lakebed.limits import SWAP_ATTEMPTS_MAX
+from lakebed.model.branch import Branch
+from lakebed.model.entries import Entry
+from lakebed.model.ids import MetarangeId, Path
+from lakebed.model.repository import Repository
+from lakebed.staging.reader import LayersMovedError
+from lakebed.staging.record import tokens_of
+from lakebed.staging.runs import merge_runs
+from lakebed.versioning.paging import BlockPage, Scan, flat_page, folded_page
+from lakebed.versioning.parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What to read: a tree, and the branch record above it unless only what is committed counts."""
+
+    tree: MetarangeId
+    branch: Branch | None = None
+
+
+class View:
+    """Point reads and listings."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def source(self, repo: Repository, branch: Branch) -> Source:
+        """Return what a plain branch ref shows."""
+        tree = branch.compacted
+        if tree is None:
+            tree = await self._parts.base_tree(repo, branch)
+        return Source(tree=tree, branch=branch)
+
+    async def stat(self, repo: Repository, source: Source, path: Path) -> Entry:
+        """Return the entry of `path`, or raise `NotFoundError` (`OBJECT_NOT_FOUND`)."""
+        entry = await self.find(repo, source, path)
+        if entry is None:
+            raise NotFoundError(ErrorKind.OBJECT_NOT_FOUND, f"object {path!r} not found")
+        return entry
+
+    async def find(self, repo: Repository, source: Source, path: Path) -> Entry | None:
+        """Return the entry of `path`, or None."""
+        if source.branch is not None:
+            read, staged = await self._parts.staging.reader.lookup(repo, source.branch, path)
+            if staged is not None:
+                return staged.change if isinstance(staged.change, Entry) else None
+            if read is not source.branch:
+                source = await self.source(repo, read)
+        trees = await self._parts.trees_of(repo)
+        return await trees.lookup(source.tree, path)
+
+    async def list(
+        self,
+        repo: Repository,
+        source: Source,
+        *,
+        prefix: str = "",
+        after: str = "",
+        delimiter: str = "",
+        amount: int,
+    ) -> BlockPage:
+        """Return up to `amount` entries and common prefixes greater than `after`."""
+        for _ in range(SWAP_ATTEMPTS_MAX):
+            scan = self._scan_from(repo, source, prefix=prefix, first_page=amount + 1)
+            try:
+                if delimiter:
+                    return await folded_page(
+                        scan, ENTRY_SCHEMA, prefix=prefix, after=after, delimiter=delimiter, amount=amount
+                    )
+                return await flat_page(scan, ENTRY_SCHEMA, after=after, amount=amount)
+            except LayersMovedError:
+                assert source.branch is not None, "only layers can move"
+                moved = await self._parts.branches.get(repo, source.branch.name)
+                source = await self.source(repo, moved.value)
+        raise UnavailableError(
+            ErrorKind.STORE_UNAVAILABLE, "layers go faster than they can be read: try again"
+        )
+
+    async def scan(
+        self, repo: Repository, source: Source, *, start: str = "", prefix: str = "", first_page: int = 1000
+    ) -> AsyncIterator[pa.Table]:
+        """Yield everything from `start` on as entry blocks in key order."""
+        trees = await self._parts.trees_of(repo)
+        if source.branch is None or not tokens_of(source.branch):
+            async for block in trees.scan(source.tree, start=start, prefix=prefix):
+                yield block
+            return
+        runs = [
+            self._parts.staging.reader.scan(
+                repo, source.branch, start=start, prefix=prefix, first_page=first_page
+            ),
+            _tree_changes(trees, source.tree, start=start, prefix=prefix, first=first_page),
+        ]
+        async for block in merge_runs(runs):
+            yield without_tombstones(block)
+
+    def _scan_from(self, repo: Repository, source: Source, *, prefix: str, first_page: int) -> Scan:
+        return lambda start: self.scan(repo, source, start=start, prefix=prefix, first_page=first_page)
+
+
+async def _tree_changes(
+    trees: Trees, tree: MetarangeId, *, start: str, prefix: str, first: int
+) -> AsyncIterator[pa.Table]:
+    """Yield a tree's entries as change blocks, in pieces about as large as those they are merged with."""
+    piece = first
+    async for block in trees.scan(tree, start=start, prefix=prefix):
+        at = 0
+        while at < block.num_rows:
+            rows = block.slice(at, piece)
+            at += rows.num_rows
+            piece = max(piece, 10_000)
+            yield as_changes(rows)
