@@ -21,7 +21,7 @@ from lakebed.errors import (
 )
 from lakebed.format.commit_id import commit_id
 from lakebed.format.records import decode_commit, encode_commit
-from lakebed.kv.port import Expect, KVStore, VersionFence
+from lakebed.kv.port import Expect, KVStore, Row, VersionFence
 from lakebed.limits import COMMIT_CACHE_ITEMS, SWAP_ATTEMPTS_MAX
 from lakebed.model.commits import Commit
 from lakebed.model.ids import CommitId, MetarangeId, Nonce
@@ -31,6 +31,7 @@ from lakebed.refs.keys import COMMITS_PREFIX, commit_key
 from lakebed.refs.scans import scan_records
 
 _FIRST_GENERATION = 1
+_ADD_BATCH = 1000
 
 
 class Commits:
@@ -99,6 +100,22 @@ class Commits:
                 ErrorKind.COMMIT_EXISTS, f"{repo.name} has another commit with the id {commit.id}"
             )
         raise UnavailableError(ErrorKind.OUTCOME_UNKNOWN, f"commit {commit.id} may or may not be written")
+
+    async def add_many(self, repo: Repository, commits: Sequence[Commit]) -> None:
+        """Write many records, a batch in one step where none of them is there yet; otherwise as `add`."""
+        for start in range(0, len(commits), _ADD_BATCH):
+            batch = commits[start : start + _ADD_BATCH]
+            rows = [Row(commit_key(each.id), encode_commit(each), Expect.ABSENT) for each in batch]
+            try:
+                await self._kv.set_rows(repo.partition, rows)
+            except ConflictError:
+                for commit in batch:
+                    await self.add(repo, commit)
+            except UnavailableError as error:
+                if not is_unknown(error):
+                    raise
+                for commit in batch:
+                    await self.add(repo, commit)
 
     async def get(self, repo: Repository, commit_id: CommitId) -> Commit:
         """Return a commit. Its `condemned_by` may be out of date.
