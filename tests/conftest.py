@@ -1,7 +1,11 @@
 """Fixtures named for the state they hold."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
+
+from lakebed.testing.postgres import PostgresServer, running_postgres
 
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci")
@@ -10,3 +14,10 @@ settings.load_profile("ci")
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A running PostgreSQL, shared: a test that stops it starts its own."""
+    with running_postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
