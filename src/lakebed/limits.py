@@ -124,6 +124,12 @@ MERGE_KEPT_BYTES_MAX = 64 * MIB
 # A local put up to this size goes through the journal: one sync for many of them.
 SMALL_OBJECT_BYTES_MAX = 64 * KIB
 
+# A local read of so much that is in the page cache takes less than handing it to a thread.
+INLINE_READ_BYTES_MAX = 256 * KIB
+
+# One batch of small local puts: bounds how long the last in line waits for the others' files.
+SMALL_BATCH_BYTES_MAX = 4 * MIB
+
 # A journal of small puts is replaced at this size: it bounds the replay after a power cut to about a second.
 JOURNAL_BYTES_MAX = 64 * MIB
 

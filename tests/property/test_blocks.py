@@ -4,6 +4,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.property import rowcode
+from tests.property.entries_strategies import changes, paths, trees
 
 from lakebed.format.blocks import block_changes, block_entries, change_block, entry_block
 from lakebed.format.columns import align, search
@@ -14,8 +16,6 @@ from lakebed.format.merge import apply_changes, as_changes, as_tombstones, newes
 from lakebed.format.ranges import decode_range, encode_range
 from lakebed.model.diffs import ChangeCounts, DiffType, MergeStrategy
 from lakebed.model.entries import Entry, Tombstone
-from tests.property import rowcode
-from tests.property.entries_strategies import changes, paths, trees
 
 strategies = st.sampled_from(MergeStrategy)
 
@@ -82,7 +82,10 @@ def test_applying_a_diff_gives_the_right_side_to_a_user(left, right):
     delta = compare_blocks(ours, theirs)
     written = np.sort(np.concatenate([delta.added, delta.changed]))
     script = newest_wins(
-        [as_changes(theirs.take(pa.array(written))), as_tombstones(ours.column("key").take(pa.array(delta.removed)))]
+        [
+            as_changes(theirs.take(pa.array(written))),
+            as_tombstones(ours.column("key").take(pa.array(delta.removed))),
+        ]
     )
 
     result, counts = apply_changes(ours, script)
@@ -94,7 +97,10 @@ def test_applying_a_diff_gives_the_right_side_to_a_user(left, right):
 @given(trees, trees, trees, strategies)
 def test_three_way_merge_equals_deciding_path_by_path(base, source, dest, strategy):
     decided = merge_blocks(
-        entry_block(base.values()), entry_block(source.values()), entry_block(dest.values()), strategy=strategy
+        entry_block(base.values()),
+        entry_block(source.values()),
+        entry_block(dest.values()),
+        strategy=strategy,
     )
     result, _ = apply_changes(entry_block(dest.values()), decided.changes)
 

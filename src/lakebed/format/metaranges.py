@@ -1,7 +1,7 @@
 """Metarange files: the ranges of one tree, in key order, as Parquet.
 
-A metarange's hash covers what its ranges hold (their hashes, bounds and
-counts) and not the names of their files: trees with equal rows have equal hashes.
+A metarange's hash covers every column, the names of the range files included:
+two writers with one nonce can then never mean different files by one name.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,6 @@ METARANGE_FILE: Final = FileKind(
     statistics=("min_key", "max_key"),
 )
 
-_HASHED: Final = ("hash", "min_key", "max_key", "count")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeInfo:
@@ -69,7 +67,7 @@ def metarange_block(ranges: Sequence[RangeInfo]) -> pa.Table:
 
 def metarange_hash(block: pa.Table) -> str:
     """Return the hash of a metarange as 64 hex digits."""
-    return rows_hash(block, _HASHED)
+    return rows_hash(block, METARANGE_SCHEMA.names)
 
 
 def encode_metarange(block: pa.Table) -> bytes:

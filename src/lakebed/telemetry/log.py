@@ -16,7 +16,7 @@ _SECRET_FIELDS = frozenset({"secret", "password", "secret_access_key", "authoriz
 
 def get_logger(name: str) -> FilteringBoundLogger:
     """Return the logger of the module called `name`."""
-    return cast("FilteringBoundLogger", structlog.get_logger(logger=name))
+    return cast("FilteringBoundLogger", structlog.get_logger(module=name))
 
 
 def configure(*, level: int = logging.INFO, json: bool = False) -> None:

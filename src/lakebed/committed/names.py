@@ -1,0 +1,35 @@
+"""Where ranges and metaranges lie in a namespace.
+
+A name is `<hash>-<nonce>`. The nonce is the writer's own, so no name is ever
+written twice with different content: a collector that has decided to delete an
+unreferenced file can never meet one that was just written under its name.
+"""
+
+from typing import Final
+
+from lakebed.model.ids import MetarangeId, Nonce, RangeId
+
+RANGES_FOLDER: Final = "_lakebed/ranges/"
+METARANGES_FOLDER: Final = "_lakebed/metaranges/"
+ENDING: Final = ".parquet"
+HASH_DIGITS: Final = 64
+
+
+def range_key(name: RangeId) -> str:
+    """Return the object key of a range."""
+    return f"{RANGES_FOLDER}{name}{ENDING}"
+
+
+def metarange_key(name: MetarangeId) -> str:
+    """Return the object key of a metarange."""
+    return f"{METARANGES_FOLDER}{name}{ENDING}"
+
+
+def named(digest: str, nonce: Nonce) -> str:
+    """Return the name of what hashes to `digest` and is written by `nonce`."""
+    return f"{digest}-{nonce}"
+
+
+def hash_of(name: str) -> str:
+    """Return the hash that a name carries."""
+    return name[:HASH_DIGITS]
