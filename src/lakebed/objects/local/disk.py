@@ -1,0 +1,137 @@
+"""`Disk`: every call that changes what is on disk, and every sync, so that a test can cut the power.
+
+Reads need no port: what a process wrote it can read, whatever reaches the
+platter. `lakebed.testing.fake_disk` is the disk that forgets.
+"""
+
+import ctypes
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Final, Protocol
+
+from lakebed.errors import ErrorKind, InvalidInputError
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_FILE_MODE: Final = 0o644
+_FOLDER_MODE: Final = 0o755
+
+
+class Sync(Enum):
+    """Every sync there is, by what is lost without it."""
+
+    OBJECT_DATA = "the bytes of an object that did not go through the journal"
+    OBJECT_ENTRY = "its name in its folder"
+    FOLDER_ENTRY = "the names of the folders above it"
+    ROOT_ENTRY = "the name of the store's own folder"
+    JOURNAL_DATA = "the frames of small objects, deletes and direct writes"
+    JOURNAL_HEADER = "the first bytes of a new journal file, without which its frames cannot be read"
+    JOURNAL_ENTRY = "the name of a new journal file"
+    JOURNAL_REMOVAL = "that an old journal file is gone: it must not come back after a newer one"
+    CHECKPOINT = "the files that only a journal kept safe, before that journal goes"
+    PART_DATA = "the bytes of a part of an upload"
+    PART_ENTRY = "the name of a part, and of its upload"
+
+
+class Disk(Protocol):
+    """Changes to files and folders. A folder or file is given by its descriptor; names have no slash.
+
+    Nothing is safe from a power cut before the sync that covers it: neither
+    bytes, nor a name, nor the absence of one. Errors are `OSError`.
+    """
+
+    def boot_id(self) -> str:
+        """Return a text that changes whenever the machine starts: only then can unsynced writes be lost."""
+        ...
+
+    def create(self, folder: int, name: str) -> int:
+        """Make an empty file that was not there and return its descriptor, for reading and writing."""
+        ...
+
+    def write(self, file: int, data: bytes | memoryview) -> None:
+        """Append all of `data`."""
+        ...
+
+    def set_mtime(self, file: int, nanoseconds: int) -> None: ...
+
+    def truncate(self, file: int, size_bytes: int) -> None: ...
+
+    def rename(self, source: int, name: str, target: int, new_name: str) -> None:
+        """Move a file, replacing the file at the target."""
+        ...
+
+    def unlink(self, folder: int, name: str) -> None: ...
+
+    def make_folder(self, folder: int, name: str) -> None: ...
+
+    def remove_folder(self, folder: int, name: str) -> None: ...
+
+    def sync(self, descriptor: int, what: Sync) -> None:
+        """Return when the bytes of the file, or the names in the folder, are safe."""
+        ...
+
+    def sync_all(self, descriptor: int, what: Sync) -> None:
+        """Return when everything done before in the file system of `descriptor` is safe."""
+        ...
+
+
+class RealDisk:
+    """The machine's disk."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def boot_id(self) -> str:
+        try:
+            return _BOOT_ID.read_text(encoding="ascii").strip()
+        except OSError as error:
+            raise InvalidInputError(
+                ErrorKind.UNSUPPORTED,
+                f"local:// storage needs Linux with /proc ({_BOOT_ID} cannot be read): use s3:// here",
+            ) from error
+
+    def create(self, folder: int, name: str) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND
+        return os.open(name, flags, _FILE_MODE, dir_fd=folder)
+
+    def write(self, file: int, data: bytes | memoryview) -> None:
+        written = os.write(file, data)
+        while written < len(data):
+            data = memoryview(data)[written:]
+            written = os.write(file, data)
+
+    def set_mtime(self, file: int, nanoseconds: int) -> None:
+        os.utime(file, ns=(nanoseconds, nanoseconds))
+
+    def truncate(self, file: int, size_bytes: int) -> None:
+        os.ftruncate(file, size_bytes)
+
+    def rename(self, source: int, name: str, target: int, new_name: str) -> None:
+        os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+
+    def unlink(self, folder: int, name: str) -> None:
+        os.unlink(name, dir_fd=folder)
+
+    def make_folder(self, folder: int, name: str) -> None:
+        os.mkdir(name, _FOLDER_MODE, dir_fd=folder)
+
+    def remove_folder(self, folder: int, name: str) -> None:
+        os.rmdir(name, dir_fd=folder)
+
+    def sync(self, descriptor: int, what: Sync) -> None:  # noqa: ARG002  the kind is for the disk that forgets
+        os.fsync(descriptor)
+
+    def sync_all(self, descriptor: int, what: Sync) -> None:  # noqa: ARG002  as above
+        if self._libc.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+
+class UnsyncedDisk(RealDisk):
+    """The machine's disk, never waited for: a power cut loses the last seconds, whatever was acknowledged."""
+
+    def sync(self, descriptor: int, what: Sync) -> None:  # noqa: ARG002  nothing is synced
+        return None
+
+    def sync_all(self, descriptor: int, what: Sync) -> None:  # noqa: ARG002  nothing is synced
+        return None
