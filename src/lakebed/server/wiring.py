@@ -1,0 +1,146 @@
+"""Composition root: the only place that wires the engine's parts.
+
+Read top to bottom, it is the architecture. Nothing here starts work: objects are
+built cold, and the commands run what needs running.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.engine import Engine
+from lakebed.committed.cache import RangeCache
+from lakebed.committed.trees import Trees
+from lakebed.env.clock import Clock
+from lakebed.env.ids import IdSource
+from lakebed.env.work import Workers
+from lakebed.kv.port import KVStore
+from lakebed.model.ids import RepoUid
+from lakebed.model.repository import Repository
+from lakebed.objects.external import ExternalAddresses
+from lakebed.objects.port import ObjectStore
+from lakebed.objects.slices import SliceNamer
+from lakebed.refs.branches import Branches
+from lakebed.refs.cleaner import Cleaner
+from lakebed.refs.commits import Commits
+from lakebed.refs.log import CommitLog
+from lakebed.refs.protection import Protection
+from lakebed.refs.repositories import Repositories
+from lakebed.refs.repository_metadata import RepositoryMetadata
+from lakebed.refs.resolve import Resolver
+from lakebed.refs.tags import Tags
+from lakebed.staging.staging import Staging
+from lakebed.versioning.commit import Committer
+from lakebed.versioning.head import HeadChanges
+from lakebed.versioning.importing import Importer
+from lakebed.versioning.merge import Merger
+from lakebed.versioning.parts import CommittedBase, Parts
+from lakebed.versioning.reset import Resetter
+from lakebed.versioning.stash import Stashes
+from lakebed.versioning.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an engine is put into: its stores, time, chance, threads and a folder for work in progress."""
+
+    kv: KVStore
+    open_store: Callable[[str], Awaitable[ObjectStore]]
+    external: ExternalAddresses
+    canonical_namespace: Callable[[str], str]
+    cache: RangeCache
+    workers: Workers
+    processes: Workers
+    clock: Clock
+    ids: IdSource
+    temp: Path
+    staging_wait_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wired:
+    """The built, not yet running, engine."""
+
+    engine: Engine
+    catalog: Catalog
+    cleaner: Cleaner
+
+
+def wire(around: Surroundings) -> Wired:
+    """Build the engine."""
+    kv, clock, ids = around.kv, around.clock, around.ids
+    stores = _Namespaces(around)
+
+    branches = Branches(kv, clock=clock, ids=ids)
+    tags = Tags(kv, clock=clock, ids=ids)
+    commits = Commits(kv)
+    repositories = Repositories(
+        kv, open_store=around.open_store, clock=clock, ids=ids, canonical=around.canonical_namespace
+    )
+
+    staging = Staging(
+        kv,
+        branches=branches,
+        base=CommittedBase(commits, stores.trees),
+        workers=around.workers,
+        clock=clock,
+        ids=ids,
+        wait_seconds=around.staging_wait_seconds,
+    )
+    parts = Parts(
+        kv=kv,
+        branches=branches,
+        commits=commits,
+        staging=staging,
+        trees_of=stores.trees,
+        clock=clock,
+        ids=ids,
+        workers=around.workers,
+        processes=around.processes,
+    )
+    heads = HeadChanges(parts)
+    engine = Engine(
+        parts=parts,
+        repositories=repositories,
+        tags=tags,
+        resolver=Resolver(branches=branches, tags=tags, commits=commits),
+        log=CommitLog(commits),
+        protection=Protection(kv, clock=clock, ids=ids),
+        metadata=RepositoryMetadata(kv, clock=clock, ids=ids),
+        view=View(parts),
+        committer=Committer(parts, heads),
+        merger=Merger(parts, heads),
+        resetter=Resetter(parts, heads),
+        stashes=Stashes(parts, heads),
+        importer=Importer(parts, heads, around.external, around.temp),
+        external=around.external,
+        slices=SliceNamer(ids),
+        store_of=stores.store,
+    )
+    cleaner = Cleaner(kv, repositories, open_store=around.open_store, clock=clock, ids=ids)
+    return Wired(engine=engine, catalog=Catalog(engine), cleaner=cleaner)
+
+
+class _Namespaces:
+    """The store and the trees of each repository, opened once."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._stores: dict[RepoUid, ObjectStore] = {}
+        self._trees: dict[RepoUid, Trees] = {}
+
+    async def store(self, repo: Repository) -> ObjectStore:
+        store = self._stores.get(repo.uid)
+        if store is None:
+            store = self._stores[repo.uid] = await self._around.open_store(repo.namespace)
+        return store
+
+    async def trees(self, repo: Repository) -> Trees:
+        trees = self._trees.get(repo.uid)
+        if trees is None:
+            store = await self.store(repo)
+            trees = self._trees[repo.uid] = Trees(
+                store, self._around.cache, self._around.workers, scope=repo.uid
+            )
+        return trees

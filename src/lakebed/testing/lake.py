@@ -1,0 +1,94 @@
+"""A whole engine in memory, for tests: `async with lake() as it: …`.
+
+Everything is real but the stores below, and those can be swapped for real ones.
+"""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.engine import Engine
+from lakebed.committed.cache import RangeCache
+from lakebed.env.clock import Clock, SystemClock
+from lakebed.env.ids import IdSource, SystemIds
+from lakebed.env.work import InlineWorkers
+from lakebed.kv.drivers.memory import MemoryKV
+from lakebed.kv.port import KVStore
+from lakebed.model.repository import Repository
+from lakebed.objects.drivers.memory import MemoryObjects
+from lakebed.objects.external import ExternalAddresses
+from lakebed.objects.port import ObjectStore
+from lakebed.refs.cleaner import Cleaner
+from lakebed.refs.namespaces import normalise_namespace
+from lakebed.server.wiring import Surroundings, wire
+from lakebed.versioning.commit import CommitRequest
+
+COMMIT = CommitRequest(committer="tester", message="a commit")
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """An engine with one repository `lake` and its branch `main`."""
+
+    kv: KVStore
+    engine: Engine
+    catalog: Catalog
+    cleaner: Cleaner
+    repo: Repository
+
+    async def put(self, branch: str, **objects: str) -> None:
+        """Upload objects: path and content."""
+        for path, content in objects.items():
+            await self.catalog.objects.upload("lake", branch, path, content.encode())
+
+    async def commit(self, branch: str, **objects: str) -> str:
+        """Upload objects, commit, and return the commit's id."""
+        await self.put(branch, **objects)
+        return (await self.catalog.commits.commit("lake", branch, COMMIT)).id
+
+    async def show(self, ref: str) -> dict[str, str]:
+        """Return every object of a ref: path and content."""
+        found, after = {}, ""
+        while True:
+            page = await self.catalog.objects.list("lake", ref, after=after, amount=1000)
+            for path in page.rows.column("key").to_pylist():
+                _, chunks = await self.catalog.objects.read("lake", ref, path)
+                found[path] = b"".join([chunk async for chunk in chunks]).decode()
+            if not page.has_more:
+                return found
+            after = page.last
+
+
+@asynccontextmanager
+async def open_lake(
+    kv: KVStore | None = None, *, clock: Clock | None = None, ids: IdSource | None = None
+) -> AsyncIterator[Lake]:
+    """Yield an engine on `kv` (in memory unless given) with an empty repository."""
+    store_kv = kv or MemoryKV()
+    namespaces: dict[str, ObjectStore] = {}
+
+    async def open_store(namespace: str) -> ObjectStore:
+        return namespaces.setdefault(namespace, MemoryObjects())
+
+    workers = InlineWorkers()
+    with tempfile.TemporaryDirectory() as temp:
+        wired = wire(
+            Surroundings(
+                kv=store_kv,
+                open_store=open_store,
+                external=ExternalAddresses(import_prefixes=(), namespaces=lambda: ()),
+                canonical_namespace=normalise_namespace,
+                cache=RangeCache(None, workers=workers),
+                workers=workers,
+                processes=workers,
+                clock=clock or SystemClock(),
+                ids=ids or SystemIds(),
+                temp=Path(temp),
+            )
+        )
+        repo = await wired.catalog.repositories.create("lake", "mem://lake")
+        yield Lake(store_kv, wired.engine, wired.catalog, wired.cleaner, repo)
+        await wired.engine.parts.staging.drain()
