@@ -15,6 +15,7 @@ from lakebed.model.commits import Commit
 from lakebed.model.diffs import DiffType
 from lakebed.model.ids import MetarangeId, parse_branch_name
 from lakebed.model.repository import Repository
+from lakebed.refs.expressions import View as RefView
 from lakebed.refs.merge_base import find_merge_base
 from lakebed.refs.resolve import ResolvedRef
 from lakebed.versioning.merge import Merged, MergeRequest
@@ -95,7 +96,7 @@ class Diffs:
     ) -> Scan:
         against = await self._tree(repo, left)
         parts = self._engine.parts
-        if right.staged and right.record is not None and right.view.value == "staged":
+        if right.record is not None and right.view is RefView.STAGED:
             branch = right.record.value
             return lambda start: diff_staged(
                 parts,

@@ -29,6 +29,7 @@ from lakebed.staging.runs import merge_runs
 _ROWS_END = prefix_end(ROW_PREFIX)
 # Below this many rows, decoding costs less than handing it to another thread.
 _INLINE_ROWS = 2_000
+_SMALL_PAGES = 4
 
 
 class LayersMovedError(ConflictError):
@@ -118,24 +119,30 @@ class LayerReader:
         prefix: str,
         first_page: int,
     ) -> AsyncIterator[pa.Table]:
-        first: bytes | None = row_key(max(start, prefix))
+        first = row_key(max(start, prefix))
         end = prefix_end(row_key(prefix)) if prefix else _ROWS_END
-        page_items = first_page
-        while first is not None:
-            page = await anext(self._kv.scan(token, start=first, end=end, page_items_max=page_items), None)
-            # Asked after the rows were read: still open now means that nothing had been dropped before.
-            if await self._kv.get(token, OPEN_KEY) is None:
-                await self._require_named(repo, branch, token)
-            if page is None:
-                return
-            yield await self._decode(page)
-            first = page.keys[-1] + b"\0" if len(page.keys) >= page_items else None
-            page_items = SCAN_PAGE_ITEMS
+        for page_items in (first_page, SCAN_PAGE_ITEMS):
+            pages = 0
+            async for page in self._kv.scan(token, start=first, end=end, page_items_max=page_items):
+                await self._require_open(repo, branch, token)
+                yield await self._decode(page)
+                first = page.keys[-1] + b"\0"
+                pages += 1
+                if pages == _SMALL_PAGES and page_items < SCAN_PAGE_ITEMS:
+                    break  # Whoever reads on for so long is served in larger pages.
+            else:
+                break
+        await self._require_open(repo, branch, token)
 
     async def _decode(self, page: Page) -> pa.Table:
         if len(page.keys) < _INLINE_ROWS:
             return decode_rows(page.keys, page.values)
         return await self._workers.run(decode_rows, page.keys, page.values)
+
+    async def _require_open(self, repo: Repository, branch: Branch, token: StagingToken) -> None:
+        # Asked after the rows were read: still open now means that nothing had been dropped before.
+        if await self._kv.get(token, OPEN_KEY) is None:
+            await self._require_named(repo, branch, token)
 
     async def _require_named(self, repo: Repository, branch: Branch, token: StagingToken) -> None:
         current = (await self._branches.get(repo, branch.name)).value

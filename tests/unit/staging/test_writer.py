@@ -39,6 +39,23 @@ async def test_the_newest_layer_wins(lake: Lake) -> None:
     assert [c for b in blocks for c in block_changes(b)] == [entry("a", "2"), tombstone("b")]
 
 
+@pytest.mark.parametrize("first_page", [1, 3, 10_000])
+async def test_a_scan_reads_everything_however_short_the_pages_are(first_page: int) -> None:
+    class ShortPages(MemoryKV):
+        """The contract promises pages, not full ones."""
+
+        async def scan(self, partition, *, start=b"", end=None, page_items_max=10_000):
+            async for page in super().scan(partition, start=start, end=end, page_items_max=min(page_items_max, 2)):
+                yield page
+
+    lake = await make_lake(ShortPages())
+    many = [entry(f"k{i:02d}") for i in range(31)]
+    await lake.write(*many)
+
+    blocks = [b async for b in lake.staging.reader.scan(REPO, await lake.branch(), first_page=first_page)]
+    assert [c for b in blocks for c in block_changes(b)] == many
+
+
 async def test_what_arrives_during_a_write_goes_out_in_one_batch() -> None:
     class Counting(MemoryKV):
         batches = 0
