@@ -758,10 +758,12 @@ class KVSuite:
         ]
 
     async def test_closing_lets_calls_under_way_end_and_may_be_repeated(self, store: KVStore) -> None:
-        writes = [asyncio.create_task(store.set_rows("p", [Row(b"%d" % n, b"v")])) for n in range(5)]
-        await asyncio.gather(*writes)
+        writes = [asyncio.create_task(store.set_rows("p", [Row(b"%d" % n, b"v")])) for n in range(40)]
+        reads = [asyncio.create_task(store.get("p", b"%d" % n)) for n in range(40)]
+        await asyncio.sleep(0)
 
         await store.close()
+        await asyncio.gather(*writes, *reads)
         await store.close()
 
 

@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Final, TypeAlias, TypeVar
 
@@ -25,7 +26,7 @@ import lmdb
 from lakebed.env.clock import Clock
 from lakebed.errors import CorruptError, ErrorKind, InvalidInputError, LakebedError, UnavailableError
 from lakebed.kv.drivers.lmdb_keys import SIGNPOST_BYTES
-from lakebed.limits import LMDB_READERS_MAX, LMDB_STALE_READERS_SECONDS
+from lakebed.limits import KIB, LMDB_READERS_MAX, LMDB_STALE_READERS_SECONDS
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ _PARTITIONS: Final = b"partitions"
 _NUMBER_BYTES: Final = 8
 
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_PROBE_BYTES: Final = 64 * KIB
 
 
 class Environment:
@@ -54,7 +56,8 @@ class Environment:
         self._readers_checked_at = clock.monotonic()
         self._env = _open(folder, map_bytes)
         try:
-            self._rows, self._partitions = self._prepare()
+            with self._writing:
+                self._main, self._rows, self._partitions = self._with_room(self._prepare)
         except BaseException:
             self._env.close()
             raise
@@ -74,15 +77,7 @@ class Environment:
         """
         self.check_usable()
         with self._writing:
-            while True:
-                try:
-                    return self._write_once(work)
-                except lmdb.MapFullError:
-                    self._resize(self._grow)
-                except lmdb.MapResizedError:
-                    self._resize(self._adopt)
-                except lmdb.Error as error:
-                    raise self._explain_write(error) from error
+            return self._with_room(lambda: self._write_once(work))
 
     def clear_stale_readers(self) -> None:
         """Free the places of readers that died, if nobody looked for a while."""
@@ -98,6 +93,15 @@ class Environment:
     def map_bytes(self) -> int:
         """Return the size of the map of this process."""
         return int(self._env.info()["map_size"])
+
+    def partitions(self) -> list[str]:
+        """Return the names of all partitions that were written to and not dropped since."""
+        with self.reading() as txn:
+            return sorted(name.decode() for _, name in txn.cursor(self._partitions))
+
+    def readers(self) -> str:
+        """Return LMDB's table of readers, for people: who keeps old pages from being used again."""
+        return self._env.readers()
 
     def check_usable(self) -> None:
         """Raise unless the environment is open and was opened by this process."""
@@ -115,6 +119,18 @@ class Environment:
         with self._writing, self._reading:
             self._open = False
             self._env.close()
+
+    def _with_room(self, write: Callable[[], T]) -> T:
+        """Return `write()`, repeated while the map is too small for it; the caller holds `_writing`."""
+        while True:
+            try:
+                return write()
+            except lmdb.MapFullError:
+                self._resize(self._grow)
+            except lmdb.MapResizedError:
+                self._resize(self._adopt)
+            except lmdb.Error as error:
+                raise self._explain_write(error) from error
 
     def _write_once(self, work: Callable[["Step"], T]) -> T:
         with self._env.begin(db=self._rows, write=True) as txn:
@@ -158,29 +174,24 @@ class Environment:
         if self.map_bytes() <= before:
             self._env.set_mapsize(before * 2)
 
-    def _prepare(self) -> tuple[Table, Table]:
-        """Check the format, writing it if the environment is new; return the handles of the two tables."""
-        self._main = self._env.open_db()
-        with self._env.begin() as txn:
-            found = _get_number(txn, self._main, _FORMAT_KEY)
-            entries = txn.stat(self._main)["entries"]
-        if found > FORMAT_VERSION:
-            raise CorruptError(
-                ErrorKind.NEWER_VERSION,
-                f"the store in {self.folder} has format {found}, this version of lakebed reads up to "
-                f"{FORMAT_VERSION}: upgrade lakebed",
-            )
-        if not found and entries:
-            raise CorruptError(
-                ErrorKind.UNREADABLE, f"{self.folder} holds an LMDB environment that is not ours"
-            )
-        try:
-            with self._env.begin(write=True) as txn:
-                if not found:
-                    txn.put(_FORMAT_KEY, _number(FORMAT_VERSION), db=self._main)
-                return self._env.open_db(_ROWS, txn), self._env.open_db(_PARTITIONS, txn)
-        except lmdb.Error as error:
-            raise self._explain_write(error) from error
+    def _prepare(self) -> tuple[Table, Table, Table]:
+        """Check the format, writing it if the environment is new; return the main table, rows and partitions."""
+        main = self._env.open_db()
+        with self._env.begin(write=True) as txn:
+            found = _get_number(txn, main, _FORMAT_KEY)
+            if found > FORMAT_VERSION:
+                raise CorruptError(
+                    ErrorKind.NEWER_VERSION,
+                    f"the store in {self.folder} has format {found}, this version of lakebed reads up to "
+                    f"{FORMAT_VERSION}: upgrade lakebed",
+                )
+            if not found and txn.stat(main)["entries"]:
+                raise CorruptError(
+                    ErrorKind.UNREADABLE, f"{self.folder} holds an LMDB environment that is not ours"
+                )
+            if not found:
+                txn.put(_FORMAT_KEY, _number(FORMAT_VERSION), db=main)
+            return main, self._env.open_db(_ROWS, txn), self._env.open_db(_PARTITIONS, txn)
 
     def _explain_write(self, error: lmdb.Error) -> LakebedError:
         if self._lost_track():
@@ -200,7 +211,8 @@ class Environment:
         return False
 
     def _explain(self, error: lmdb.Error) -> LakebedError:
-        if error.code in _DISK_FULL:
+        # LMDB calls it an I/O error when the last pages that still fit were written and the rest was not.
+        if error.code in _DISK_FULL or (error.code == errno.EIO and _is_full(self.folder)):
             return UnavailableError(
                 ErrorKind.DISK_FULL,
                 f"the disk that holds {self.folder} is full and nothing was written; free some space and try again",
@@ -303,6 +315,19 @@ def _sync_folders(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _is_full(folder: Path) -> bool:
+    """Return whether a file that is as long as LMDB's can no longer be made longer here."""
+    end = (folder / "data.mdb").stat().st_size
+    try:
+        with TemporaryFile(dir=folder, buffering=0) as probe:
+            probe.seek(end)
+            written = probe.write(bytes(_PROBE_BYTES))
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.errno in _DISK_FULL
+    return written < _PROBE_BYTES
 
 
 def _number(value: int) -> bytes:
