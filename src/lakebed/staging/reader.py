@@ -8,6 +8,7 @@ later than what it read) reads the branch record again: if the token is still
 named, nobody has written to it yet; if not, the read starts over.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -119,13 +120,34 @@ class LayerReader:
         prefix: str,
         first_page: int,
     ) -> AsyncIterator[pa.Table]:
+        pages = self._pages(repo, branch, token, start=start, prefix=prefix, first_page=first_page)
+        if first_page < SCAN_PAGE_ITEMS:
+            async for page in pages:
+                yield await self._decode(page)
+            return
+        # Whoever wants everything gets it decoded one page behind the one being fetched.
+        decoding: asyncio.Task[pa.Table] | None = None
+        try:
+            async for page in _large(pages):
+                previous, decoding = decoding, asyncio.create_task(self._decode(page))
+                if previous is not None:
+                    yield await previous
+            if decoding is not None:
+                yield await decoding
+        finally:
+            if decoding is not None:
+                decoding.cancel()
+
+    async def _pages(
+        self, repo: Repository, branch: Branch, token: StagingToken, *, start: str, prefix: str, first_page: int
+    ) -> AsyncIterator[Page]:
         first = row_key(max(start, prefix))
         end = prefix_end(row_key(prefix)) if prefix else _ROWS_END
         for page_items in (first_page, SCAN_PAGE_ITEMS):
             pages = 0
             async for page in self._kv.scan(token, start=first, end=end, page_items_max=page_items):
                 await self._require_open(repo, branch, token)
-                yield await self._decode(page)
+                yield page
                 first = page.keys[-1] + b"\0"
                 pages += 1
                 if pages == _SMALL_PAGES and page_items < SCAN_PAGE_ITEMS:
@@ -148,3 +170,17 @@ class LayerReader:
         current = (await self._branches.get(repo, branch.name)).value
         if not names_token(current, token):
             raise LayersMovedError(token)
+
+
+async def _large(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
+    """Yield pages of at least a whole scan page: decoding costs more for each page than for each row."""
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    async for page in pages:
+        keys += page.keys
+        values += page.values
+        if len(keys) >= SCAN_PAGE_ITEMS:
+            yield Page(keys, values, [])
+            keys, values = [], []
+    if keys:
+        yield Page(keys, values, [])
