@@ -15,6 +15,7 @@ from lakebed.committed.trees import Trees
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.env.work import Workers
+from lakebed.format.cut import DEFAULT_RULE, CutRule
 from lakebed.kv.port import KVStore
 from lakebed.model.ids import RepoUid
 from lakebed.model.repository import Repository
@@ -56,6 +57,7 @@ class Surroundings:
     ids: IdSource
     temp: Path
     staging_wait_seconds: float = 0.0
+    cut_rule: CutRule = DEFAULT_RULE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,10 @@ class _Namespaces:
         if trees is None:
             store = await self.store(repo)
             trees = self._trees[repo.uid] = Trees(
-                store, self._around.cache, self._around.workers, scope=repo.uid
+                store,
+                self._around.cache,
+                self._around.workers,
+                scope=repo.uid,
+                rule=self._around.cut_rule,
             )
         return trees

@@ -15,6 +15,7 @@ from lakebed.committed.cache import RangeCache
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import IdSource, SystemIds
 from lakebed.env.work import InlineWorkers
+from lakebed.format.cut import DEFAULT_RULE, CutRule
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import KVStore
 from lakebed.model.repository import Repository
@@ -64,7 +65,11 @@ class Lake:
 
 @asynccontextmanager
 async def open_lake(
-    kv: KVStore | None = None, *, clock: Clock | None = None, ids: IdSource | None = None
+    kv: KVStore | None = None,
+    *,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    cut_rule: CutRule = DEFAULT_RULE,
 ) -> AsyncIterator[Lake]:
     """Yield an engine on `kv` (in memory unless given) with an empty repository."""
     store_kv = kv or MemoryKV()
@@ -87,6 +92,7 @@ async def open_lake(
                 clock=clock or SystemClock(),
                 ids=ids or SystemIds(),
                 temp=Path(temp),
+                cut_rule=cut_rule,
             )
         )
         repo = await wired.catalog.repositories.create("lake", "mem://lake")
