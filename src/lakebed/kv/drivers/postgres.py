@@ -136,9 +136,17 @@ class PostgresKV:
 
     @classmethod
     async def connect(
-        cls, url: str, *, clock: Clock, connections_max: int = POSTGRES_CONNECTIONS_MAX
+        cls,
+        url: str,
+        *,
+        clock: Clock,
+        connections_max: int = POSTGRES_CONNECTIONS_MAX,
+        connection_seconds: float = POSTGRES_STATEMENT_SECONDS,
     ) -> "PostgresKV":
-        """Check that the database answers, make its tables, and fill the pool."""
+        """Check that the database answers, make its tables, and fill the pool.
+
+        A call waits for a connection at most `connection_seconds`.
+        """
         await _prepare_database(url)
         pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             url,
@@ -148,7 +156,7 @@ class PostgresKV:
             kwargs={"autocommit": True},
             configure=_configure,
             check=_check_unbroken,
-            timeout=POSTGRES_STATEMENT_SECONDS,
+            timeout=connection_seconds,
         )
         await pool.open()
         return cls(pool, clock=clock)
