@@ -21,9 +21,13 @@ class Stashes:
         """Return the stashes of a repository, oldest first."""
         return await self._engine.stashes.list(await self._engine.repo(repo_name))
 
-    async def pop(self, repo_name: str, stash_id: str, *, into: str | None = None, force: bool = False) -> Stash:
+    async def pop(
+        self, repo_name: str, stash_id: str, *, into: str | None = None, force: bool = False
+    ) -> Stash:
         """Lay a stash over a branch: the one it came from unless `into` names another."""
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
-        branch = await self._engine.writable(repo, into, action="staging_write", force=force) if into else None
+        branch = (
+            await self._engine.writable(repo, into, action="staging_write", force=force) if into else None
+        )
         return await self._engine.stashes.pop(repo, Nonce(stash_id), into=branch)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakebed.limits import CACHE_BYTES_DEFAULT
-from lakebed.objects.open import StoreSettings
+from lakebed.objects.settings import StoreSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,9 @@ REPO = "sample"
 _NAMESPACE = "local://sample"
 _DATA = Path("lakebed-data")
 
-app = typer.Typer(help="The engine at work on a sample repository, without a server.", invoke_without_command=True)
+app = typer.Typer(
+    help="The engine at work on a sample repository, without a server.", invoke_without_command=True
+)
 out = Console(highlight=False)
 
 DataOption = Annotated[Path, typer.Option("--data", help="The data folder.", envvar="LAKEBED_DATA")]
@@ -85,7 +87,9 @@ def branch(context: typer.Context, name: str, source: str = "main") -> None:
 
 
 @app.command()
-def commit(context: typer.Context, branch: str, message: Annotated[str, typer.Option("--message", "-m")]) -> None:
+def commit(
+    context: typer.Context, branch: str, message: Annotated[str, typer.Option("--message", "-m")]
+) -> None:
     """Commit what is staged on a branch."""
     made = _run(context.obj, lambda catalog: catalog.commits.commit(REPO, branch, _request(message)))
     out.print(f"commit {made.id[:12]} on {branch}")
@@ -137,9 +141,15 @@ async def _walk_through(catalog: Catalog) -> None:
     out.print(f"[bold]2.[/] three objects written to [cyan]main[/] and committed: {first.id[:12]}")
 
     await catalog.branches.create(REPO, "fix-prices", "main")
-    await catalog.objects.upload(REPO, "fix-prices", "sales/day=2026-01-02/part-0.csv", b"item,price\nanchor,13\n")
-    await catalog.objects.upload(REPO, "fix-prices", "sales/day=2026-01-03/part-0.csv", b"item,price\nrope,4\n")
-    out.print("[bold]3.[/] a branch [cyan]fix-prices[/], where a day is corrected and another added; main sees none of it:")
+    await catalog.objects.upload(
+        REPO, "fix-prices", "sales/day=2026-01-02/part-0.csv", b"item,price\nanchor,13\n"
+    )
+    await catalog.objects.upload(
+        REPO, "fix-prices", "sales/day=2026-01-03/part-0.csv", b"item,price\nrope,4\n"
+    )
+    out.print(
+        "[bold]3.[/] a branch [cyan]fix-prices[/], where a day is corrected and another added; main sees none of it:"
+    )
     page = await catalog.diffs.uncommitted(REPO, "fix-prices", DiffQuery())
     _print_diff(page.rows.column("type").to_pylist(), page.rows.column("key").to_pylist())
 
@@ -170,7 +180,12 @@ def _say_what_next(data: Path) -> None:
 
 
 def _print_diff(types: list[str], paths: list[str]) -> None:
-    signs = {"added": "[green]+[/]", "removed": "[red]-[/]", "changed": "[yellow]~[/]", "conflict": "[red]x[/]"}
+    signs = {
+        "added": "[green]+[/]",
+        "removed": "[red]-[/]",
+        "changed": "[yellow]~[/]",
+        "conflict": "[red]x[/]",
+    }
     for kind, path in zip(types, paths, strict=True):
         out.print(f"   {signs[kind]} {path}")
 

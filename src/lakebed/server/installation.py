@@ -1,17 +1,103 @@
 """An embedded installation: a data folder, the engine on it, and what must be closed at the end."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from lakebed.committed.cache import RangeCache
-from lakebed.env.clock import SystemClock
+from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.env.work import ProcessWorkers, ThreadWorkers
 from lakebed.kv.open import open_kv
+from lakebed.kv.wrappers.shared_reads import SharedReads
+from lakebed.model.repository import GoneRepository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import canonical_namespace
 from lakebed.objects.open import open_store
+from lakebed.objects.port import ObjectStore
+from lakebed.refs.repositories import Repositories
 from lakebed.server.config import Config
 from lakebed.server.data_folder import DataFolder
 from lakebed.server.wiring import Surroundings, Wired, wire
+
+# How long the list of namespaces that no external address may point into is remembered.
+_NAMESPACES_SECONDS = 1.0
+
+
+@asynccontextmanager
+async def open_installation(config: Config) -> AsyncIterator[Wired]:
+    """Yield the engine of an embedded installation; at the end, what was acknowledged is on disk.
+
+    Raises:
+        UnavailableError: `IN_USE`: another process serves the data folder.
+    """
+    async with AsyncExitStack() as stack:
+        folder = DataFolder.open(config.data)
+        stack.callback(folder.close)
+        clock, ids = SystemClock(), SystemIds()
+        workers = ThreadWorkers(config.threads)
+        stack.callback(workers.close)
+        processes = ProcessWorkers(config.processes)
+        stack.callback(processes.close)
+        kv = await open_kv(config.kv_url or f"lmdb://{folder.kv}", clock=clock)
+        stack.push_async_callback(kv.close)
+        settings = replace(config.storage, data_dir=config.storage.data_dir or folder.objects)
+        stores: dict[str, ObjectStore] = {}
+
+        async def open_namespace(namespace: str) -> ObjectStore:
+            if namespace not in stores:
+                store = open_store(namespace, settings, clock=clock, ids=ids, workers=workers)
+                stack.push_async_callback(store.close)
+                stores[namespace] = store
+            return stores[namespace]
+
+        canonical = partial(canonical_namespace, data_dir=settings.data_dir)
+        namespaces = _RememberedNamespaces(clock)
+        external = ExternalAddresses(
+            import_prefixes=config.import_prefixes, namespaces=namespaces, settings=settings
+        )
+        stack.push_async_callback(external.close)
+        wired = wire(
+            Surroundings(
+                kv=SharedReads(kv),
+                open_store=open_namespace,
+                external=external,
+                canonical_namespace=canonical,
+                cache=RangeCache(folder.cache, workers=workers, bytes_max=config.cache_bytes),
+                workers=workers,
+                processes=processes,
+                clock=clock,
+                ids=ids,
+                temp=folder.tmp,
+                staging_wait_seconds=config.staging_wait_seconds,
+            )
+        )
+        namespaces.ask(wired.engine.repositories, canonical)
+        stack.push_async_callback(wired.engine.parts.staging.drain)
+        stack.push_async_callback(wired.catalog.tasks.drain)
+        yield wired
+
+
+class _RememberedNamespaces:
+    """The namespaces of all repositories, asked for at most once a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._repositories: Repositories | None = None
+        self._canonical: Callable[[str], str] = str
+        self._known: list[str] = []
+        self._until = 0.0
+
+    def ask(self, repositories: Repositories, canonical: Callable[[str], str]) -> None:
+        self._repositories, self._canonical = repositories, canonical
+
+    async def __call__(self) -> list[str]:
+        if self._repositories is not None and self._clock.monotonic() >= self._until:
+            self._known = [
+                self._canonical(found.value.namespace)
+                async for found in self._repositories.scan()
+                if not isinstance(found.value, GoneRepository)
+            ]
+            self._until = self._clock.monotonic() + _NAMESPACES_SECONDS
+        return self._known

@@ -139,7 +139,14 @@ class LayerReader:
                 decoding.cancel()
 
     async def _pages(
-        self, repo: Repository, branch: Branch, token: StagingToken, *, start: str, prefix: str, first_page: int
+        self,
+        repo: Repository,
+        branch: Branch,
+        token: StagingToken,
+        *,
+        start: str,
+        prefix: str,
+        first_page: int,
     ) -> AsyncIterator[Page]:
         first = row_key(max(start, prefix))
         end = prefix_end(row_key(prefix)) if prefix else _ROWS_END

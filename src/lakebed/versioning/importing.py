@@ -149,7 +149,7 @@ class Importer:
         self, repo: Repository, path: ImportPath, root: FilePath, dest: MetarangeId
     ) -> AsyncIterator[pa.Table]:
         """Hash local files in worker processes, a few chunks ahead of the reader."""
-        if not root.is_dir():
+        if not await self._parts.workers.run(root.is_dir):
             raise NotFoundError(ErrorKind.OBJECT_NOT_FOUND, f"import source {path.address} is not a folder")
         trees = await self._parts.trees_of(repo)
         again = (
@@ -195,7 +195,7 @@ class Importer:
     async def _object_block(self, path: ImportPath, source: ExternalObject) -> pa.Table:
         destination = parse_path(path.destination)
         if source.file is not None:
-            if not source.file.is_file():
+            if not await self._parts.workers.run(source.file.is_file):
                 raise NotFoundError(
                     ErrorKind.OBJECT_NOT_FOUND, f"import source {path.address} does not exist"
                 )

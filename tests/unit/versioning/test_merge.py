@@ -39,8 +39,12 @@ async def test_a_squash_merge_has_one_parent(lake: Lake) -> None:
     assert await lake.show("main") == {"a": "2", "b": "1", "c": "3", "d": "2"}
 
 
-@pytest.mark.parametrize(("strategy", "winner"), [(MergeStrategy.SOURCE_WINS, "dev"), (MergeStrategy.DEST_WINS, "main")])
-async def test_conflicts_are_reported_by_path_or_decided_by_strategy(lake: Lake, strategy, winner: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "winner"), [(MergeStrategy.SOURCE_WINS, "dev"), (MergeStrategy.DEST_WINS, "main")]
+)
+async def test_conflicts_are_reported_by_path_or_decided_by_strategy(
+    lake: Lake, strategy, winner: str
+) -> None:
     await forked(lake)
     await lake.commit("dev", b="dev")
     await lake.commit("main", b="main")

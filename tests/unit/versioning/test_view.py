@@ -36,7 +36,9 @@ async def folders(lake: Lake, *, commit: bool) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("amount", [1, 2, 3, 100])
-async def test_a_delimiter_folds_and_pages_go_on_after_the_last_name(lake: Lake, commit: bool, amount: int) -> None:
+async def test_a_delimiter_folds_and_pages_go_on_after_the_last_name(
+    lake: Lake, commit: bool, amount: int
+) -> None:
     await folders(lake, commit=commit)
     names, after = [], ""
     for _ in range(20):
@@ -54,9 +56,16 @@ async def test_a_delimiter_folds_and_pages_go_on_after_the_last_name(lake: Lake,
 async def test_a_prefix_narrows_and_the_delimiter_counts_behind_it(lake: Lake, commit: bool) -> None:
     await folders(lake, commit=commit)
 
-    assert listed(await lake.catalog.objects.list("lake", "main", prefix="b/", delimiter="/")) == ["b/1", "b/2", "b/c/"]
+    assert listed(await lake.catalog.objects.list("lake", "main", prefix="b/", delimiter="/")) == [
+        "b/1",
+        "b/2",
+        "b/c/",
+    ]
     assert listed(await lake.catalog.objects.list("lake", "main", prefix="b/")) == ["b/1", "b/2", "b/c/3"]
-    assert listed(await lake.catalog.objects.list("lake", "main", prefix="z/", delimiter="/")) == ["z//", "z/1"]
+    assert listed(await lake.catalog.objects.list("lake", "main", prefix="z/", delimiter="/")) == [
+        "z//",
+        "z/1",
+    ]
     assert listed(await lake.catalog.objects.list("lake", "main", prefix="nope")) == []
 
 
