@@ -170,7 +170,8 @@ def _make_root(path: Path, disk: Disk) -> None:
         disk.sync(above.fd, Sync.ROOT_ENTRY)
     if not missing:
         # Whoever made it may have died before this.
-        disk.sync(open_root(str(path.parent)).fd, Sync.ROOT_ENTRY)
+        above = open_root(str(path.parent))
+        disk.sync(above.fd, Sync.ROOT_ENTRY)
 
 
 def _check_version(state: Folder) -> None:
