@@ -139,6 +139,12 @@ DELETE_BATCH = 1000
 # Parts of one multipart upload: the number S3 allows.
 PARTS_MAX = 10_000
 
+# An S3 server that says nothing for this long is taken for gone.
+S3_TIMEOUT_SECONDS = 30.0
+
+# The longest that S3 honours a presigned URL: a week.
+SIGN_SECONDS_MAX = 7 * 24 * 3600
+
 # Part size of a streaming upload, and the read size of a streaming download.
 PART_BYTES = 8 * MIB
 STREAM_CHUNK_BYTES = 1 * MIB

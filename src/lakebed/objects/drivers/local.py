@@ -21,7 +21,7 @@ from typing import ParamSpec, TypeVar
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import IdSource, SystemIds
 from lakebed.env.work import ThreadWorkers, Workers
-from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
+from lakebed.errors import DeniedError, ErrorKind, InvalidInputError, UnavailableError
 from lakebed.limits import JOURNAL_BYTES_MAX, SMALL_OBJECT_BYTES_MAX, STREAM_CHUNK_BYTES
 from lakebed.objects.checks import (
     cannot_sign,
@@ -61,13 +61,17 @@ class _Open:
 
 
 class LocalObjects:
-    """An `ObjectStore` in the folder `root`, which the first write makes. It belongs to one event loop."""
+    """An `ObjectStore` in the folder `root`, which the first write makes. It belongs to one event loop.
+
+    A `read_only` one is for folders of others: it leaves nothing there, ever.
+    """
 
     def __init__(
         self,
         root: Path,
         *,
         fsync: bool = True,
+        read_only: bool = False,
         disk: Disk | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
@@ -76,6 +80,7 @@ class LocalObjects:
     ) -> None:
         self._path = os.path.abspath(root)  # noqa: PTH100  a link that leads to the root stays one
         self._fsync = fsync
+        self._read_only = read_only
         self._disk = disk or RealDisk()
         self._clock = clock or SystemClock()
         self._ids = ids or SystemIds()
@@ -209,12 +214,14 @@ class LocalObjects:
         """Return what to read from. A look into a folder that is no store yet leaves nothing there."""
         if self._opened is not None:
             return self._opened.root.files
-        if is_root(self._path):
+        if not self._read_only and is_root(self._path):
             return (await self._open()).root.files
         with translated(self._path):
             return view_folder(self._path, self._disk)
 
     async def _open(self) -> _Open:
+        if self._read_only:
+            raise DeniedError(ErrorKind.EXTERNAL_ADDRESS, f"{self._path} is only read, never written")
         async with self._opening:
             if self._closed:
                 raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"the store at {self._path} is closed")

@@ -1,0 +1,148 @@
+"""External addresses: objects that lie outside every repository and are only read.
+
+An address is admitted if, after symbolic links are resolved, it lies under a
+configured import prefix and outside every repository's namespace. Otherwise
+anyone who may stage could read any file of the server, or another repository's
+objects. It is asked when an address comes in and again before every read: links
+and repositories change meanwhile.
+
+What was resolved is then opened without following links, so nothing can be
+swapped between the check and the read.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from lakebed.errors import DeniedError, ErrorKind, InvalidInputError
+from lakebed.objects.drivers.local import LocalObjects
+from lakebed.objects.drivers.s3 import S3Objects
+from lakebed.objects.namespaces import PlaceUrl, canonical_namespace, is_within, overlap, parse_place
+from lakebed.objects.port import ObjectStore
+from lakebed.objects.settings import StoreSettings
+
+Namespaces: TypeAlias = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
+"""Tells the namespaces of all repositories there are at this moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalObject:
+    """What an address means: an object of a store that is only read, or a prefix of such objects."""
+
+    store: ObjectStore
+    key: str
+    file: Path | None
+    """The resolved path, if it is a local file or folder."""
+
+
+class ExternalAddresses:
+    """The gate in front of everything that is not ours."""
+
+    def __init__(
+        self,
+        *,
+        import_prefixes: Sequence[str],
+        namespaces: Namespaces,
+        settings: StoreSettings | None = None,
+    ) -> None:
+        for prefix in import_prefixes:
+            parse_place(prefix)
+        self._prefixes = tuple(import_prefixes)
+        self._namespaces = namespaces
+        self._settings = settings or StoreSettings()
+        self._stores: dict[str, ObjectStore] = {}
+
+    async def check(self, address: str) -> None:
+        """Raise unless `address`, or all that begins with it, may be read.
+
+        Raises:
+            InvalidInputError: `INVALID_ADDRESS`: it is no address of an object outside.
+            DeniedError: `EXTERNAL_ADDRESS`: it is none that this installation reads.
+        """
+        await self._admit(_parse(address), address)
+
+    async def resolve(self, address: str) -> ExternalObject:
+        """Return what `address` means; errors as for `check`. Whether it is there shows when it is read."""
+        place = _parse(address)
+        resolved, prefix = await self._admit(place, address)
+        if place.scheme == "local":
+            file = Path(resolved.removeprefix("local://"))
+            root = prefix.removeprefix("local://")
+            key = "" if str(file) == root else str(file.relative_to(root))
+            return ExternalObject(store=self._store(prefix), key=key, file=file)
+        bucket = f"s3://{place.host}"
+        return ExternalObject(store=self._store(bucket), key=address.removeprefix(f"{bucket}/"), file=None)
+
+    async def close(self) -> None:
+        """Close the stores that were opened for reading."""
+        stores, self._stores = self._stores, {}
+        for store in stores.values():
+            await store.close()
+
+    async def _admit(self, place: PlaceUrl, address: str) -> tuple[str, str]:
+        """Return the resolved address and the resolved prefix that admits it."""
+        resolved = self._resolved(place, address)
+        prefixes = [self._canonical(prefix) for prefix in self._prefixes]
+        admitting = next((prefix for prefix in prefixes if _lies_under(resolved, prefix)), None)
+        if admitting is None:
+            raise DeniedError(
+                ErrorKind.EXTERNAL_ADDRESS,
+                f"{address} does not lie under a configured import prefix: "
+                "add one that covers it to the configuration, or upload the object instead",
+            )
+        for namespace in await self._current_namespaces():
+            if _shares(resolved, self._canonical(namespace)):
+                raise DeniedError(
+                    ErrorKind.EXTERNAL_ADDRESS,
+                    f"{address} lies in the storage of a repository: copy the object through that repository instead",
+                )
+        return resolved, admitting
+
+    def _resolved(self, place: PlaceUrl, address: str) -> str:
+        # Local links are followed; an S3 key is what it is, to the last slash.
+        return self._canonical(str(place)) if place.scheme == "local" else address
+
+    def _canonical(self, url: str) -> str:
+        return canonical_namespace(url, self._settings.data_dir)
+
+    async def _current_namespaces(self) -> Iterable[str]:
+        namespaces = self._namespaces()
+        return await namespaces if isinstance(namespaces, Awaitable) else namespaces
+
+    def _store(self, url: str) -> ObjectStore:
+        store = self._stores.get(url)
+        if store is None:
+            place = parse_place(url)
+            if place.scheme == "local":
+                store = LocalObjects(Path(f"/{place.path}"), read_only=True)
+            else:
+                store = S3Objects(self._settings.s3_place(place.host, ""))
+            self._stores[url] = store
+        return store
+
+
+def _parse(address: str) -> PlaceUrl:
+    try:
+        place = parse_place(address)
+    except InvalidInputError as error:
+        raise InvalidInputError(ErrorKind.INVALID_ADDRESS, str(error)) from error
+    if place.scheme not in {"local", "s3"} or not place.path:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ADDRESS,
+            f"{address!r} is no address of an object: use local:///path or s3://bucket/key",
+        )
+    return place
+
+
+def _lies_under(resolved: str, prefix: str) -> bool:
+    if resolved.startswith("local://"):
+        return is_within(resolved, prefix)
+    # `s3://b/imp` also begins `s3://b/imp2/x`: only what follows the slash is under the prefix.
+    return resolved.startswith(f"{prefix}/")
+
+
+def _shares(resolved: str, namespace: str) -> bool:
+    if resolved.startswith("local://"):
+        return overlap(resolved, namespace)
+    return f"{resolved}/".startswith(f"{namespace}/") or f"{namespace}/".startswith(resolved)

@@ -1,0 +1,96 @@
+"""URLs of places: what they name, in one spelling, and which of them share bytes.
+
+    mem://name/…        memory, for tests
+    local://name/…      a folder below the data folder
+    local:///abs/…      an absolute folder
+    s3://bucket/…       a bucket, or a prefix of one
+
+Two repositories never share or nest a place: the garbage collection of one would
+take the other's objects for its own. Local places are compared after symbolic
+links have been resolved, since two paths may lead to one folder.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lakebed.errors import ErrorKind, InvalidInputError
+
+SCHEMES: Final = ("local", "mem", "s3")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceUrl:
+    """A parsed URL. `host` is a bucket or a name; `path` has no slash at its ends."""
+
+    scheme: str
+    host: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}/{self.path}" if self.path else f"{self.scheme}://{self.host}"
+
+
+def parse_place(url: str) -> PlaceUrl:
+    """Return what `url` names.
+
+    Raises:
+        InvalidInputError: `INVALID_NAMESPACE`: an unknown scheme, nothing named, or a path with empty, `.` or
+            `..` parts, which different readers would understand differently.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise InvalidInputError(
+            ErrorKind.INVALID_NAMESPACE,
+            f"{url!r} is no storage this lakebed knows: it begins with one of {known}",
+        )
+    host, _, path = rest.partition("/")
+    path = path.removesuffix("/")
+    segments = path.split("/") if path else []
+    if any(segment in {"", ".", ".."} or "\0" in segment for segment in segments) or host in {".", ".."}:
+        raise InvalidInputError(
+            ErrorKind.INVALID_NAMESPACE, f"{url!r} has an empty, '.' or '..' part: write the place out"
+        )
+    if (not host and (scheme != "local" or not segments)) or "\0" in host:
+        raise InvalidInputError(ErrorKind.INVALID_NAMESPACE, f"{url!r} names no bucket or folder")
+    return PlaceUrl(scheme, host, path)
+
+
+def local_path(place: PlaceUrl, data_dir: Path | None) -> Path:
+    """Return the folder that a local place means."""
+    assert place.scheme == "local"
+    if not place.host:
+        return Path("/") / place.path
+    if data_dir is None:
+        raise InvalidInputError(
+            ErrorKind.INVALID_NAMESPACE,
+            f"{place} needs a data folder: configure one, or use local:///absolute/path",
+        )
+    return data_dir.absolute() / place.host / place.path
+
+
+def canonical_namespace(url: str, data_dir: Path | None = None) -> str:
+    """Return the one spelling of a place: equal places get equal texts, nested ones nested texts.
+
+    Looks at the disk for local places, to resolve symbolic links.
+    """
+    place = parse_place(url)
+    if place.scheme != "local":
+        return str(place)
+    return f"local://{os.path.realpath(local_path(place, data_dir))}"
+
+
+def is_within(inner: str, outer: str) -> bool:
+    """Return whether one canonical place is the other or lies below it.
+
+    >>> is_within("s3://b/a/x", "s3://b/a"), is_within("s3://b/ab", "s3://b/a")
+    (True, False)
+    """
+    return f"{inner}/".startswith(f"{outer.removesuffix('/')}/")
+
+
+def overlap(left: str, right: str) -> bool:
+    """Return whether two canonical places are equal or nested, either way."""
+    return is_within(left, right) or is_within(right, left)

@@ -1,0 +1,105 @@
+"""Signed requests to S3 over plain HTTP connections that are kept. Blocking; for worker threads.
+
+For what obstore cannot say: keys that it would change or refuse, and multipart
+uploads by their id. Nothing is retried here.
+"""
+
+import http.client
+import select
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakebed.env.clock import Clock
+from lakebed.errors import ErrorKind, UnavailableError
+from lakebed.limits import S3_TIMEOUT_SECONDS
+from lakebed.objects.s3.place import S3Place
+from lakebed.objects.s3.signing import query_text, signed_headers
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def header(self, name: str) -> str:
+        return self.headers.get(name.lower(), "")
+
+
+class S3Requests:
+    """Connections to one place, as many as there are threads that use them."""
+
+    def __init__(self, place: S3Place, clock: Clock) -> None:
+        self._place = place
+        self._clock = clock
+        self._tls = ssl.create_default_context() if place.is_encrypted else None
+        self._free: list[http.client.HTTPConnection] = []
+
+    def send(
+        self,
+        method: str,
+        name: str = "",
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> Reply:
+        """Send a request for the object called `name` (the bucket if empty) and return the answer, whatever it is.
+
+        Raises:
+            UnavailableError: no answer; `OUTCOME_UNKNOWN` unless the request is a mere read.
+        """
+        path = self._place.path(name)
+        signed = signed_headers(
+            self._place,
+            method,
+            path,
+            query=query or {},
+            headers=headers or {},
+            body=body,
+            now=self._clock.now(),
+        )
+        target = f"{path}?{query_text(query)}" if query else path
+        connection = self._take()
+        try:
+            connection.request(method, target, body=body or None, headers=signed)
+            answer = connection.getresponse()
+            reply = Reply(
+                answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read()
+            )
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            reading = method in {"GET", "HEAD"}
+            raise UnavailableError(
+                ErrorKind.STORE_UNAVAILABLE if reading else ErrorKind.OUTCOME_UNKNOWN,
+                f"{self._place.endpoint} did not answer: {error!r}",
+            ) from error
+        self._free.append(connection)
+        return reply
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._free:
+            self._free.pop().close()
+
+    def _take(self) -> http.client.HTTPConnection:
+        while self._free:
+            try:
+                connection = self._free.pop()  # Atomic, so threads share the list without a lock.
+            except IndexError:
+                break
+            if not _is_over(connection):
+                return connection
+            connection.close()
+        host = self._place.host
+        if self._tls is not None:
+            return http.client.HTTPSConnection(host, timeout=S3_TIMEOUT_SECONDS, context=self._tls)
+        return http.client.HTTPConnection(host, timeout=S3_TIMEOUT_SECONDS)
+
+
+def _is_over(connection: http.client.HTTPConnection) -> bool:
+    """Return whether the server has hung up: between two answers it has nothing else to say."""
+    return connection.sock is not None and bool(select.select([connection.sock], [], [], 0)[0])

@@ -1,0 +1,87 @@
+"""Multipart uploads by their id. Blocking; for worker threads."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from lakebed.errors import ErrorKind, UnavailableError
+from lakebed.objects.checks import condition_failed, key_exists, part_missing, upload_missing
+from lakebed.objects.port import ETag, IfMatch, Part, PutMode, PutWhen
+from lakebed.objects.s3.replies import (
+    clean_etag,
+    complete_body,
+    error_code,
+    failure,
+    parse_completed,
+    parse_upload_id,
+)
+from lakebed.objects.s3.requests import Reply, S3Requests
+
+_OK: Final = 200
+_NOT_FOUND: Final = 404
+_PRECONDITION_FAILED: Final = 412
+
+
+class S3Uploads:
+    """The uploads of one bucket. Objects are given by their whole names."""
+
+    def __init__(self, requests: S3Requests) -> None:
+        self._requests = requests
+
+    def create(self, name: str) -> str:
+        """Begin an upload and return its id."""
+        reply = self._requests.send("POST", name, query={"uploads": ""})
+        _require_ok(reply, f"beginning an upload of {name!r}")
+        return parse_upload_id(reply.body)
+
+    def put_part(self, name: str, upload: str, number: int, data: bytes) -> Part:
+        """Send one part."""
+        query = {"partNumber": str(number), "uploadId": upload}
+        reply = self._requests.send("PUT", name, query=query, body=data)
+        if reply.status == _NOT_FOUND:
+            raise upload_missing(upload)
+        _require_ok(reply, f"part {number} of {name!r}")
+        return Part(number, clean_etag(reply.header("etag")), len(data))
+
+    def complete(
+        self, name: str, upload: str, parts: Sequence[Part], *, key: str, when: PutWhen = PutMode.OVERWRITE
+    ) -> ETag:
+        """Make the object of the parts, if `when` holds."""
+        reply = self._requests.send(
+            "POST", name, query={"uploadId": upload}, headers=condition(when), body=complete_body(parts)
+        )
+        code = error_code(reply.body) if reply.status != _OK else ""
+        if reply.status == _PRECONDITION_FAILED:
+            raise key_exists(key) if when is PutMode.CREATE else condition_failed(key)
+        if code in {"InvalidPart", "InvalidPartOrder", "EntityTooSmall"}:
+            raise part_missing(parts[-1].number)
+        if reply.status == _NOT_FOUND:
+            raise upload_missing(upload)
+        _require_ok(reply, f"completing the upload of {name!r}")
+        etag = parse_completed(reply.body)
+        if etag is None:
+            raise UnavailableError(
+                ErrorKind.OUTCOME_UNKNOWN, f"S3 failed while it completed the upload of {name!r}"
+            )
+        return etag
+
+    def abort(self, name: str, upload: str) -> None:
+        """End the upload; a missing one is no error."""
+        reply = self._requests.send("DELETE", name, query={"uploadId": upload})
+        if reply.status not in {200, 204, _NOT_FOUND}:
+            raise failure(reply.status, reply.body, what=f"aborting the upload of {name!r}", writing=True)
+
+
+def condition(when: PutWhen) -> dict[str, str]:
+    """Return the header that says `when`."""
+    match when:
+        case IfMatch(etag):
+            return {"if-match": f'"{etag}"'}
+        case PutMode.CREATE:
+            return {"if-none-match": "*"}
+        case PutMode.OVERWRITE:
+            return {}
+
+
+def _require_ok(reply: Reply, what: str) -> None:
+    if reply.status != _OK:
+        raise failure(reply.status, reply.body, what=what, writing=True)

@@ -1,0 +1,71 @@
+"""`StoreSettings`: what an installation knows about its storage, apart from the URLs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.objects.s3.place import S3Credentials, S3Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """Settings with their defaults."""
+
+    data_dir: Path | None = None
+    """Where `local://name` lies; without it only `local:///absolute` works."""
+    fsync: bool = True
+    """Whether local puts survive a power cut. Without it they are fast and merely survive a crash."""
+    s3_endpoint: str | None = None
+    """`http://host:port` of an S3 server; None means AWS."""
+    s3_region: str = "us-east-1"
+    s3_access_key_id: str | None = None
+    s3_secret_access_key: str | None = field(default=None, repr=False)
+    s3_session_token: str | None = field(default=None, repr=False)
+    s3_path_style: bool | None = None
+    """Bucket in the path instead of the host name; None means: with an endpoint of one's own."""
+
+    def s3_place(self, bucket: str, prefix: str) -> S3Place:
+        """Return the place of a bucket and prefix.
+
+        Raises:
+            InvalidInputError: `INVALID_CONFIG`: there is no access key.
+        """
+        if not self.s3_access_key_id or not self.s3_secret_access_key:
+            raise InvalidInputError(
+                ErrorKind.INVALID_CONFIG,
+                "s3:// needs an access key: configure one, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            )
+        return S3Place(
+            bucket=bucket,
+            prefix=prefix,
+            endpoint=self.s3_endpoint or f"https://s3.{self.s3_region}.amazonaws.com",
+            region=self.s3_region,
+            path_style=self.s3_endpoint is not None if self.s3_path_style is None else self.s3_path_style,
+            credentials=S3Credentials(
+                access_key_id=self.s3_access_key_id,
+                secret_access_key=self.s3_secret_access_key,
+                session_token=self.s3_session_token,
+            ),
+        )
+
+
+def with_environment(settings: StoreSettings, environment: Mapping[str, str]) -> StoreSettings:
+    """Return `settings` with what they leave open taken from AWS's usual variables."""
+    if not settings.s3_access_key_id:
+        # All three or none: a session token belongs to its own key.
+        settings = replace(
+            settings,
+            s3_access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
+            s3_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
+            s3_session_token=environment.get("AWS_SESSION_TOKEN"),
+        )
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    return replace(
+        settings,
+        s3_endpoint=settings.s3_endpoint or endpoint,
+        s3_region=region
+        if region and settings.s3_region == StoreSettings().s3_region
+        else settings.s3_region,
+    )
