@@ -175,7 +175,9 @@ def differences(left: Objects, right: Objects) -> dict[str, str]:
     return added | removed | changed
 
 
-def three_way(base: Objects, source: Objects, dest: Objects, strategy: MergeStrategy) -> tuple[Objects, set[str]]:
+def three_way(
+    base: Objects, source: Objects, dest: Objects, strategy: MergeStrategy
+) -> tuple[Objects, set[str]]:
     merged, conflicts = {}, set()
     for path in base.keys() | source.keys() | dest.keys():
         was, theirs, ours = base.get(path), source.get(path), dest.get(path)

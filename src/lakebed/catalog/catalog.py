@@ -3,6 +3,7 @@
 from lakebed.catalog.branches import Branches
 from lakebed.catalog.commits import Commits
 from lakebed.catalog.diffs import Diffs
+from lakebed.catalog.dumps import Dumps
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.imports import Imports
 from lakebed.catalog.objects import Objects
@@ -24,4 +25,5 @@ class Catalog:
         self.objects = Objects(engine)
         self.diffs = Diffs(engine)
         self.stashes = Stashes(engine)
+        self.dumps = Dumps(engine, self.tasks)
         self.imports = Imports(engine, self.tasks)

@@ -9,6 +9,7 @@ from lakebed.model.repository import Repository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.slices import SliceNamer
+from lakebed.refs.dump import RefsDumper
 from lakebed.refs.log import CommitLog
 from lakebed.refs.protection import Protection
 from lakebed.refs.repositories import Repositories
@@ -41,6 +42,7 @@ class Engine:
     resetter: Resetter
     stashes: Stashes
     importer: Importer
+    dumper: RefsDumper
     external: ExternalAddresses
     slices: SliceNamer
     store_of: Callable[[Repository], Awaitable[ObjectStore]]

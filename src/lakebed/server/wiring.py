@@ -25,6 +25,7 @@ from lakebed.objects.slices import SliceNamer
 from lakebed.refs.branches import Branches
 from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.commits import Commits
+from lakebed.refs.dump import RefsDumper
 from lakebed.refs.log import CommitLog
 from lakebed.refs.protection import Protection
 from lakebed.refs.repositories import Repositories
@@ -116,6 +117,9 @@ def wire(around: Surroundings) -> Wired:
         resetter=Resetter(parts, heads),
         stashes=Stashes(parts, heads),
         importer=Importer(parts, heads, around.external, around.temp),
+        dumper=RefsDumper(
+            branches=branches, tags=tags, commits=commits, open_store=around.open_store, ids=ids, workers=around.workers
+        ),
         external=around.external,
         slices=SliceNamer(ids),
         store_of=stores.store,

@@ -45,7 +45,9 @@ async def test_a_scan_reads_everything_however_short_the_pages_are(first_page: i
         """The contract promises pages, not full ones."""
 
         async def scan(self, partition, *, start=b"", end=None, page_items_max=10_000):
-            async for page in super().scan(partition, start=start, end=end, page_items_max=min(page_items_max, 2)):
+            async for page in super().scan(
+                partition, start=start, end=end, page_items_max=min(page_items_max, 2)
+            ):
                 yield page
 
     lake = await make_lake(ShortPages())
@@ -187,7 +189,11 @@ class LosesOne(MemoryKV):
             await super().set_rows(*args, **kwargs)
             self.lose = ""
             token, rows = args[0], args[1]
-            other = [replace(r, value=rows_of_another(r.value), expected=r.expected) for r in rows if r.key != b"open"]
+            other = [
+                replace(r, value=rows_of_another(r.value), expected=r.expected)
+                for r in rows
+                if r.key != b"open"
+            ]
             await super().set_rows(token, [replace(r, expected=ANY) for r in other])
         if lose:
             raise UnavailableError(ErrorKind.OUTCOME_UNKNOWN, "no answer")

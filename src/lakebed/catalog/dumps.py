@@ -1,0 +1,58 @@
+"""Refs dumped into a repository's namespace, and restored from there into a bare repository."""
+
+from collections.abc import Mapping
+
+from lakebed.catalog.engine import Engine, require_writable
+from lakebed.catalog.tasks import Report, Tasks
+from lakebed.model.tasks import Task
+from lakebed.refs.dump import RefsDump
+
+_DUMP = "dump"
+_RESTORE = "restore"
+
+
+class Dumps:
+    """Use cases on dumps: at once, or as a task."""
+
+    def __init__(self, engine: Engine, tasks: Tasks) -> None:
+        self._engine = engine
+        self._tasks = tasks
+
+    async def dump(self, repo_name: str) -> RefsDump:
+        """Write the branches, tags and commits of a repository into its namespace."""
+        return await self._engine.dumper.dump(await self._engine.repo(repo_name))
+
+    async def restore(self, repo_name: str, dump: RefsDump, *, force: bool = False) -> None:
+        """Bring the refs of a dump back into a bare repository."""
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+        await self._engine.dumper.restore(repo, dump)
+
+    async def start_dump(self, repo_name: str) -> Task:
+        """Begin to dump."""
+        repo = await self._engine.repo(repo_name)
+
+        async def work(_report: Report) -> Mapping[str, str]:
+            dump = await self._engine.dumper.dump(repo)
+            return {"commits": dump.commits, "branches": dump.branches, "tags": dump.tags}
+
+        return await self._tasks.start(repo, _DUMP, work)
+
+    async def start_restore(self, repo_name: str, dump: RefsDump, *, force: bool = False) -> Task:
+        """Begin to restore."""
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+
+        async def work(_report: Report) -> Mapping[str, str]:
+            await self._engine.dumper.restore(repo, dump)
+            return {}
+
+        return await self._tasks.start(repo, _RESTORE, work)
+
+    async def dump_status(self, repo_name: str, task_id: str) -> Task:
+        """Return how a dump goes."""
+        return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_DUMP)
+
+    async def restore_status(self, repo_name: str, task_id: str) -> Task:
+        """Return how a restore goes."""
+        return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_RESTORE)
