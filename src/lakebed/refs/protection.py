@@ -113,7 +113,7 @@ def _check(protection: BranchProtection) -> None:
 @lru_cache(maxsize=1024)
 def _regex(pattern: str) -> re.Pattern[str]:
     choices = [pattern]
-    while any(_BRACES.search(choice) for choice in choices):
+    while _BRACES.search(choices[0]):
         choices = [each for choice in choices for each in _expand(choice)]
         if len(choices) > _CHOICES_MAX:
             raise InvalidInputError(
@@ -126,8 +126,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 def _expand(pattern: str) -> list[str]:
     """Return `pattern` once for each choice of its first innermost `{a,b}`."""
     found = _BRACES.search(pattern)
-    if found is None:
-        return [pattern]
+    assert found is not None, "every choice has as many braces left as the first"
     start, end = found.span()
     return [pattern[:start] + choice + pattern[end:] for choice in found.group(1).split(",")]
 

@@ -198,18 +198,12 @@ class Repositories:
         sent = False
         for attempt in range(SWAP_ATTEMPTS_MAX):
             found = await self.find(repo.name)
-            record = found.value if found is not None else None
-            if (
-                found is None
-                or isinstance(record, GoneRepository)
-                or record is None
-                or record.uid != repo.uid
-            ):
+            if found is None or isinstance(found.value, GoneRepository) or found.value.uid != repo.uid:
                 if sent:
                     return
                 raise _missing(repo.name)
             try:
-                await self._delete_once(record, found.version, delete_data=delete_data)
+                await self._delete_once(found.value, found.version, delete_data=delete_data)
             except ConflictError:
                 pass
             except UnavailableError as error:

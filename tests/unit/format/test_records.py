@@ -1,0 +1,248 @@
+"""Golden bytes in tests/golden/records hold version 1 of every record for ever, one file a value."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path as FilePath
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.env.clock import Instant
+from lakebed.errors import CorruptError, ErrorKind
+from lakebed.format import records
+from lakebed.model.branch import Branch, DeletedBranch, Pending, Slot
+from lakebed.model.commits import Commit, DeletedTag, Tag
+from lakebed.model.ids import (
+    BranchName,
+    CommitId,
+    MetarangeId,
+    Nonce,
+    RepoName,
+    RepoUid,
+    StagingToken,
+    TagName,
+)
+from lakebed.model.layers import RetiredLayer, SegmentLayer, TokenLayer
+from lakebed.model.repository import (
+    BranchProtection,
+    CleanupEntry,
+    CreatingRepository,
+    DeletingRepository,
+    GoneRepository,
+    Repository,
+    TokenCleanup,
+)
+from lakebed.model.stash import Stash, StashState
+
+GOLDEN = FilePath(__file__).parents[2] / "golden" / "records"
+
+C1, C2 = CommitId("1" * 64), CommitId("2" * 64)
+SEGMENT = SegmentLayer(
+    id="seg",
+    dataset="lake/main",
+    seq=3,
+    min_key="a",
+    max_key="é",
+    entries=5,
+    tombstones=2,
+    bytes=1 << 40,
+    level=1,
+)
+TOKEN = TokenLayer(token=StagingToken("lake-main:t2"), seq=2)
+
+VALUES: dict[str, tuple[str, Any]] = {
+    "branch-minimal": (
+        "branch",
+        Branch(name=BranchName("main"), incarnation=Nonce("i"), commit_id=C1),
+    ),
+    "branch-full": (
+        "branch",
+        Branch(
+            name=BranchName("main"),
+            incarnation=Nonce("i"),
+            commit_id=C1,
+            staging_token=StagingToken("lake-main:t9"),
+            sealed=(SEGMENT, TOKEN),
+            compacted=MetarangeId("aa-bb"),
+            next_seq=4,
+            last_token=7,
+            min_era=8,
+            l2_slot=Slot(job="j1", token=6),
+            fold_slot=Slot(job="j2", token=7),
+            pending={Nonce("n"): Pending(commits=(C1, C2), renewed_at=Instant(1_700_000_000_000_000))},
+            retired=(
+                RetiredLayer(layer=TokenLayer(token=StagingToken("lake-main:t1"), seq=1), at=Instant(5)),
+                RetiredLayer(layer=SEGMENT, at=Instant(6)),
+            ),
+            stashes=(Nonce("s1"),),
+            hidden=True,
+            tentative=True,
+            created_by=Nonce("c"),
+            updated_at=Instant(1_700_000_000_000_001),
+        ),
+    ),
+    "branch-deleted": (
+        "branch",
+        DeletedBranch(
+            name=BranchName("main"),
+            next_seq=4,
+            last_token=7,
+            min_era=8,
+            retired=(RetiredLayer(layer=TOKEN, at=Instant(5)),),
+            updated_at=Instant(9),
+        ),
+    ),
+    "tag": ("tag", Tag(name=TagName("v1.0"), commit_id=C1, tentative=True, created_by=Nonce("c"))),
+    "tag-deleted": ("tag", DeletedTag(name=TagName("v1.0"))),
+    "commit": (
+        "commit",
+        Commit(
+            id=C2,
+            committer="ada",
+            message="first\nsecond ✓",
+            tree=MetarangeId("ab-cd"),
+            date=-1,
+            created_at=Instant(1_700_000_000_000_000),
+            parents=(C1,),
+            generation=2,
+            nonce=Nonce("n"),
+            metadata={"k": "v", "a": ""},
+            condemned_by="run",
+        ),
+    ),
+    "stash": (
+        "stash",
+        Stash(
+            id=Nonce("s"),
+            branch=BranchName("main"),
+            base=C1,
+            layer=TOKEN,
+            message="later",
+            state=StashState.STANDING,
+            at=Instant(5),
+        ),
+    ),
+    "repository": (
+        "repository",
+        Repository(
+            name=RepoName("lake"),
+            uid=RepoUid("u"),
+            namespace="s3://bucket/lake",
+            default_branch=BranchName("main"),
+            created_at=Instant(5),
+            read_only=True,
+            bare=True,
+        ),
+    ),
+    "repository-creating": (
+        "repository",
+        CreatingRepository(
+            name=RepoName("lake"), uid=RepoUid("u"), namespace="s3://bucket/lake", since=Instant(5)
+        ),
+    ),
+    "repository-deleting": (
+        "repository",
+        DeletingRepository(
+            name=RepoName("lake"),
+            uid=RepoUid("u"),
+            namespace="s3://bucket/lake",
+            delete_data=True,
+            at=Instant(5),
+        ),
+    ),
+    "repository-gone": ("repository", GoneRepository(name=RepoName("lake"))),
+    "cleanup-repository": (
+        "cleanup",
+        CleanupEntry(name=RepoName("lake"), uid=RepoUid("u"), namespace="s3://bucket/lake", delete_data=True),
+    ),
+    "cleanup-token": (
+        "cleanup",
+        TokenCleanup(token=StagingToken("lake-main:t"), partition="lake-u", branch=BranchName("main")),
+    ),
+    "protection": ("protection", BranchProtection(rules={"main": ("commit", "staging_write")})),
+    "repository-metadata": ("repository_metadata", {"k": "v"}),
+    "copy": ("copy", Instant(5)),
+}
+
+
+def codec(kind: str) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    return getattr(records, f"encode_{kind}"), getattr(records, f"decode_{kind}")
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_version_1_bytes_never_change(name: str) -> None:
+    kind, value = VALUES[name]
+    encode, decode = codec(kind)
+    golden = bytes.fromhex((GOLDEN / f"{name}.v1.hex").read_text())
+    assert encode(value) == golden
+    assert decode(golden) == value
+
+
+def test_every_codec_and_every_golden_file_is_tested() -> None:
+    kinds = {
+        name.removeprefix("encode_") for name, _ in inspect.getmembers(records) if name.startswith("encode_")
+    }
+    assert kinds == {kind for kind, _ in VALUES.values()}
+    assert {path.name for path in GOLDEN.glob("*.hex")} == {f"{name}.v1.hex" for name in VALUES}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_newer_version_is_refused_with_the_remedy(name: str) -> None:
+    encode, decode = codec(VALUES[name][0])
+    newer = b"\x02" + encode(VALUES[name][1])[1:]
+    with pytest.raises(CorruptError, match="upgrade lakebed") as caught:
+        decode(newer)
+    assert caught.value.kind is ErrorKind.NEWER_VERSION
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_record_cut_short_anywhere_is_corrupt(name: str) -> None:
+    encode, decode = codec(VALUES[name][0])
+    data = encode(VALUES[name][1])
+    for end in range(len(data)):
+        with pytest.raises(CorruptError):
+            decode(data[:end])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_field_added_later_is_skipped(name: str) -> None:
+    encode, decode = codec(VALUES[name][0])
+    fields = msgspec.msgpack.decode(encode(VALUES[name][1])[1:])
+    more = b"\x01" + msgspec.msgpack.encode([*fields, {"added": ["later"]}])
+    assert decode(more) == VALUES[name][1]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_decode_or_are_corrupt(data: bytes) -> None:
+    for kind in {kind for kind, _ in VALUES.values()}:
+        try:
+            codec(kind)[1](b"\x01" + data)
+        except CorruptError:
+            continue
+
+
+@given(st.sampled_from(sorted(VALUES)), st.data())
+def test_a_damaged_record_decodes_or_is_corrupt(name: str, data: st.DataObject) -> None:
+    encode, decode = codec(VALUES[name][0])
+    damaged = bytearray(encode(VALUES[name][1]))
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decode(bytes(damaged))
+    except CorruptError:
+        return
+
+
+def test_layers_out_of_order_are_corrupt() -> None:
+    fields = msgspec.msgpack.decode(records.encode_branch(VALUES["branch-full"][1])[1:])
+    fields[5].reverse()
+    with pytest.raises(CorruptError, match="newest first"):
+        records.decode_branch(b"\x01" + msgspec.msgpack.encode(fields))
+
+
+def test_equal_rules_have_equal_bytes() -> None:
+    one = BranchProtection(rules={"a": ("commit",), "b": ("staging_write", "commit", "commit")})
+    two = BranchProtection(rules={"b": ("commit", "staging_write"), "a": ("commit",)})
+    assert records.encode_protection(one) == records.encode_protection(two)
