@@ -35,6 +35,8 @@ def walk_plain(
 ) -> Iterator[_Listed]:
     """Yield the files under a root as they are; `skipped` is a name directly under it that is not shown."""
     top = prefix[: prefix.rfind("/") + 1]
+    if top == "/":
+        return  # A folder without a name: no plain key begins like this.
     for key, found in _plain(folders, top, prefix, start_after):
         if skipped is None or not key.startswith(f"{skipped}/"):
             yield key, found

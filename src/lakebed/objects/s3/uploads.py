@@ -17,6 +17,7 @@ from lakebed.objects.s3.replies import (
 from lakebed.objects.s3.requests import Reply, S3Requests
 
 _OK: Final = 200
+_BAD_REQUEST: Final = 400
 _NOT_FOUND: Final = 404
 _PRECONDITION_FAILED: Final = 412
 
@@ -37,7 +38,7 @@ class S3Uploads:
         """Send one part."""
         query = {"partNumber": str(number), "uploadId": upload}
         reply = self._requests.send("PUT", name, query=query, body=data)
-        if reply.status == _NOT_FOUND:
+        if _is_missing(reply):
             raise upload_missing(upload)
         _require_ok(reply, f"part {number} of {name!r}")
         return Part(number, clean_etag(reply.header("etag")), len(data))
@@ -54,7 +55,7 @@ class S3Uploads:
             raise key_exists(key) if when is PutMode.CREATE else condition_failed(key)
         if code in {"InvalidPart", "InvalidPartOrder", "EntityTooSmall"}:
             raise part_missing(parts[-1].number)
-        if reply.status == _NOT_FOUND:
+        if _is_missing(reply):
             raise upload_missing(upload)
         _require_ok(reply, f"completing the upload of {name!r}")
         etag = parse_completed(reply.body)
@@ -67,7 +68,7 @@ class S3Uploads:
     def abort(self, name: str, upload: str) -> None:
         """End the upload; a missing one is no error."""
         reply = self._requests.send("DELETE", name, query={"uploadId": upload})
-        if reply.status not in {200, 204, _NOT_FOUND}:
+        if reply.status not in {200, 204} and not _is_missing(reply):
             raise failure(reply.status, reply.body, what=f"aborting the upload of {name!r}", writing=True)
 
 
@@ -80,6 +81,13 @@ def condition(when: PutWhen) -> dict[str, str]:
             return {"if-none-match": "*"}
         case PutMode.OVERWRITE:
             return {}
+
+
+def _is_missing(reply: Reply) -> bool:
+    """Return whether there is no such upload; an id that cannot be one is answered as a bad request."""
+    return reply.status == _NOT_FOUND or (
+        reply.status == _BAD_REQUEST and error_code(reply.body) in {"InvalidRequest", "InvalidArgument"}
+    )
 
 
 def _require_ok(reply: Reply, what: str) -> None:
