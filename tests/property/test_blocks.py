@@ -126,7 +126,6 @@ def test_search_and_align_equal_a_search_of_lists(keys, needles):
     stored, wanted = pa.array(keys, pa.string()), pa.array(needles, pa.string())
 
     assert search(stored, wanted).tolist() == [sum(k < n for k in keys) for n in needles]
-    assert search(stored, wanted, side="right").tolist() == [sum(k <= n for k in keys) for n in needles]
     assert align(wanted, stored).tolist() == [keys.index(n) if n in keys else -1 for n in needles]
 
 

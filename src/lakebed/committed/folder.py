@@ -23,6 +23,7 @@ from lakebed.telemetry.log import get_logger
 log = get_logger(__name__)
 
 _ENDING = ".arrow"
+_TEMPORARY = ".tmp"
 # Files that this process knows to be whole. Forgetting one costs a check.
 _TRUSTED_MAX = 100_000
 # After writing this share of the limit, a process looks at the whole folder; so many processes may overshoot by it.
@@ -61,14 +62,14 @@ class CacheFolder:
     def write(self, name: str, table: pa.Table) -> bool:
         """Keep the table, and make room. Return whether it worked."""
         path = self._path(name)
-        temporary = self._folder / f"{os.getpid()}-{next(self._numbers)}.tmp"
+        temporary = self._folder / f"{os.getpid()}-{next(self._numbers)}{_TEMPORARY}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             _write(temporary, table)
             temporary.replace(path)
         except OSError as error:
             log.warning("cache_write_failed", file=str(path), error=str(error))
-            temporary.unlink(missing_ok=True)
+            _discard(temporary)
             return False
         self._trust(name)
         with self._lock:
@@ -83,10 +84,7 @@ class CacheFolder:
     def remove(self, name: str) -> None:
         """Forget the table. Whoever has it mapped keeps it."""
         self._trusted.pop(name, None)
-        try:
-            self._path(name).unlink(missing_ok=True)
-        except OSError as error:
-            log.warning("cache_remove_failed", file=name, error=str(error))
+        _discard(self._path(name))
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}{_ENDING}"
@@ -111,7 +109,7 @@ class CacheFolder:
     def _sweep(self, *, spare: Path) -> None:
         """Remove what was opened longest ago until the folder is within its limit. Left-over temporary files go too."""
         found = []
-        for file in self._folder.iterdir():
+        for file in self._files():
             try:
                 facts = file.stat()
             except FileNotFoundError:
@@ -121,18 +119,31 @@ class CacheFolder:
         for _, size, file in sorted(found):
             if excess <= 0:
                 return
-            if file == spare:
-                continue
-            self.remove(file.stem) if file.suffix == _ENDING else file.unlink(missing_ok=True)
-            excess -= size
+            if file != spare:
+                self._trusted.pop(file.stem, None)
+                _discard(file)
+                excess -= size
+
+    def _files(self) -> list[Path]:
+        return [file for file in self._folder.iterdir() if file.suffix in {_ENDING, _TEMPORARY}]
 
 
 def _map(path: Path) -> pa.Table:
     with pa.memory_map(str(path)) as file:
         content = file.read_buffer()
-    return pa.ipc.open_file(content).read_all()
+    table = pa.ipc.open_file(content).read_all()
+    # Torn bytes may say anything about lengths; nobody may read past the end of the map.
+    table.validate()
+    return table
 
 
 def _write(path: Path, table: pa.Table) -> None:
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
+
+
+def _discard(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("cache_remove_failed", file=str(path), error=str(error))

@@ -92,7 +92,7 @@ class _Index:
 
     def entry(self, row: int, path: str) -> Entry:
         address, checksum, content_type, metadata = [
-            str(data[offsets[row] : offsets[row + 1]], "utf-8") for offsets, data in self._texts
+            data[offsets[row] : offsets[row + 1]].tobytes().decode() for offsets, data in self._texts
         ]
         return Entry(
             path=Path(path),

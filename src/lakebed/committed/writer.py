@@ -12,7 +12,7 @@ name again (an operation that is retried) means the same content is there alread
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
 
 import pyarrow as pa
@@ -67,14 +67,18 @@ class TreeWriter:
         return (await self._reader.range(info)).block
 
     async def _write_range(self, block: pa.Table, nonce: Nonce, stored: dict[str, RangeInfo]) -> RangeInfo:
-        # Both take about as long, and neither needs the other.
-        digest, data = await asyncio.gather(
-            self._workers.run(range_hash, block), self._workers.run(encode_range, block)
-        )
-        if digest in stored:
-            return stored[digest]
-        name = RangeId(named(digest, nonce))
-        await asyncio.gather(self._put(range_key(name), data), self._reader.keep(name, block))
+        # Hashing and encoding take about as long, and neither needs the other.
+        encoding = asyncio.ensure_future(self._workers.run(encode_range, block))
+        try:
+            digest = await self._workers.run(range_hash, block)
+            if digest in stored:
+                return stored[digest]
+            name = RangeId(named(digest, nonce))
+            size, _ = await asyncio.gather(
+                self._put_encoded(range_key(name), encoding), self._reader.keep(name, block)
+            )
+        finally:
+            encoding.cancel()
         keys = block.column("key")
         return RangeInfo(
             id=name,
@@ -82,8 +86,13 @@ class TreeWriter:
             min_key=keys[0].as_py(),
             max_key=keys[-1].as_py(),
             count=block.num_rows,
-            bytes=len(data),
+            bytes=size,
         )
+
+    async def _put_encoded(self, key: str, encoding: Awaitable[bytes]) -> int:
+        data = await encoding
+        await self._put(key, data)
+        return len(data)
 
     async def _write_metarange(self, ranges: Sequence[RangeInfo], nonce: Nonce) -> MetarangeId:
         if not ranges:

@@ -29,8 +29,8 @@ _DAMAGE = (pa.ArrowException, OSError, MemoryError, ValueError, OverflowError, K
 class FileKind:
     """What is written and how: one value for each stored format.
 
-    Only `dictionary` columns are worth a dictionary; `plain` ones are random
-    bytes, on which compression would spend a quarter of all the time to save nothing.
+    Only `dictionary` columns are worth a dictionary; `plain` ones look random, and
+    compressing them would take a third of all the time to save a quarter of the size.
     """
 
     name: str

@@ -21,7 +21,7 @@ RANGE_FILE: Final = FileKind(
     schema=ENTRY_SCHEMA,
     sort_key="key",
     dictionary=("content_type", "metadata"),
-    plain=("identity",),
+    plain=("identity", "checksum", "size"),
     statistics=("key",),
 )
 
@@ -29,7 +29,7 @@ RANGE_FILE: Final = FileKind(
 def encode_range(block: pa.Table) -> bytes:
     """Return an entry block, which must not be empty, as a range file."""
     assert block.num_rows > 0, "a range has at least one entry"
-    assert rises(column(block, "key")), "keys rise strictly"
+    assert rises(block.column("key")), "keys rise strictly"
     return encode(RANGE_FILE, block)
 
 
