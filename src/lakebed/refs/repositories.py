@@ -20,6 +20,11 @@ said so before it looks, so at least one sees the other. To give up a creation t
 is stale, the cleaner swaps its record to `deleting` first: either that or step 5
 succeeds, never both, so no marker is ever taken from a repository that goes live.
 
+One thing no step can close: a creator that stalls between 1 and 2 until it was given
+up and cleaned, then puts its marker and dies before it learns so, leaves that marker
+(an object store has no fences). It blocks the place and nothing else; the message
+of the refusal names the object to remove.
+
 The uid is part of everything a repository owns, and a `Repository` value carries
 it. Whoever still holds the value of a deleted one meets that one's leftovers, never
 a namesake's data. What such latecomers may still write is why an entry becomes due

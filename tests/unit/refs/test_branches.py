@@ -753,7 +753,7 @@ async def test_listing_pages_in_order_of_name_without_hidden_and_deleted_ones(
     world: World, repo: Repository
 ) -> None:
     commit = await world.commit(repo)
-    for name in ("a", "b-1", "b-2", "b-3", "c"):
+    for name in ("a", "aa", "b-1", "b-2", "b-3", "c"):
         await world.branches.create(repo, BranchName(name), commit.id, hidden=name == "b-2")
     await world.branches.delete(repo, BranchName("a"))
 
@@ -761,9 +761,9 @@ async def test_listing_pages_in_order_of_name_without_hidden_and_deleted_ones(
         page = await world.branches.list(repo, **query)
         return [b.name for b in page.results], page.has_more
 
-    assert await names() == (["b-1", "b-3", "c"], False)
-    assert await names(show_hidden=True) == (["b-1", "b-2", "b-3", "c"], False)
-    assert await names(amount=1) == (["b-1"], True)
+    assert await names() == (["aa", "b-1", "b-3", "c"], False)
+    assert await names(show_hidden=True) == (["aa", "b-1", "b-2", "b-3", "c"], False)
+    assert await names(amount=1) == (["aa"], True)
     assert await names(after="b-1", amount=2) == (["b-3", "c"], False)
     assert await names(prefix="b-", after="b-1") == (["b-3"], False)
     assert await names(prefix="b-", after="a") == (["b-1", "b-3"], False)

@@ -19,7 +19,6 @@ from lakebed.limits import CREATING_TIMEOUT_SECONDS, GRACE_SECONDS, SWAP_ATTEMPT
 from lakebed.model.ids import EMPTY_TREE, BranchName, RepoName, StagingToken, TagName
 from lakebed.model.layers import TokenLayer
 from lakebed.model.repository import CreatingRepository, GoneRepository, Repository
-from lakebed.refs.namespaces import namespaces_clash
 from tests.unit.refs.world import Call, Crash, Fault, Late, World
 
 LAKE = RepoName("lake")
@@ -212,6 +211,34 @@ async def test_after_a_refusal_the_same_name_and_place_can_be_tried_again_at_onc
         await world.create_repository()
     await world.whole.delete(["bucket/lake/readme"])
     await require_whole(world, await world.create_repository())
+
+
+@pytest.mark.parametrize("place", ["mem://bucket/lake", "mem://bucket", "mem://bucket/lake/in"])
+async def test_a_record_protects_its_namespace_even_if_somebody_removed_the_marker(
+    world: World, place: str
+) -> None:
+    repo = await world.create_repository()
+    await world.whole.delete([f"bucket/lake/_lakebed/owner-{repo.uid}"])
+    with pytest.raises(InvalidInputError) as caught:
+        await world.create_repository("other", place)
+    assert caught.value.kind is ErrorKind.NAMESPACE_IN_USE
+    assert await world.objects() == []
+
+
+async def test_the_cleaner_leaves_a_creation_alone_that_is_not_stale(world: World) -> None:
+    fences = world.memory.capabilities.fences
+    for at in range(1, STEPS):
+        world = World(fences=fences, seed=at)
+
+        async def clean(world: World = world) -> None:
+            await world.cleaner.clean_once()
+
+        steps = Steps(world, at, clean)
+        await require_whole(world, await world.create_repository())
+        if not steps.reached:
+            break
+    else:
+        pytest.fail("a creation has more steps than the test knows")
 
 
 async def test_two_spellings_of_one_place_are_one_place(world: World) -> None:
@@ -468,13 +495,39 @@ async def test_a_creation_that_was_given_up_at_any_step_never_goes_live(world: W
         pytest.fail("a creation has more steps than the test knows")
 
 
+@pytest.mark.parametrize("at", range(3, STEPS))
+async def test_what_a_given_up_creation_would_still_write_is_refused_by_its_fence(at: int) -> None:
+    world = World()
+
+    async def give_up_and_crash() -> Fault | None:
+        world.kv.hook = world.store_hook = None
+        found = await world.repositories.find(LAKE)
+        if found is None or not isinstance(found.value, CreatingRepository):
+            return None
+        for _ in range(3):
+            await world.clean()
+        return Fault.CRASH_AFTER
+
+    Steps(world, at, give_up_and_crash)
+    with suppress(Crash, ConflictError):
+        await world.create_repository()
+    world.restart()
+    repo = await live(world)
+    assert await world.partitions() <= {"lakebed", repo.partition if repo is not None else "cleanup"}
+
+
+@pytest.mark.parametrize("installation", ["same", "another"])
 @pytest.mark.parametrize("rival_place", ["mem://bucket/lake", "mem://bucket", "mem://bucket/lake/in"])
-async def test_two_who_want_the_same_place_never_both_get_it(world: World, rival_place: str) -> None:
+async def test_two_who_want_the_same_place_never_both_get_it(
+    world: World, rival_place: str, installation: str
+) -> None:
     fences = world.memory.capabilities.fences
     for at in range(1, STEPS):
         world = World(fences=fences, seed=at)
         rival = World(seed=at + 100)
-        rival.memory, rival.whole, rival.clock = world.memory, world.whole, world.clock
+        rival.whole, rival.clock = world.whole, world.clock
+        if installation == "same":
+            rival.memory = world.memory
         rival.restart()
 
         async def run(rival: World = rival) -> None:
@@ -484,8 +537,8 @@ async def test_two_who_want_the_same_place_never_both_get_it(world: World, rival
         steps = Steps(world, at, run)
         with suppress(InvalidInputError):
             await world.create_repository()
-        found = [repo.namespace for repo in (await world.repositories.list()).results]
-        assert len(found) < 2 or not namespaces_clash(*found)
+        found = {repo.uid for each in (world, rival) for repo in (await each.repositories.list()).results}
+        assert len(found) < 2
         if not steps.reached:
             break
     else:
