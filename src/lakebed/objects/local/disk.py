@@ -24,13 +24,14 @@ class Sync(Enum):
     OBJECT_ENTRY = "its name in its folder"
     FOLDER_ENTRY = "the names of the folders above it"
     ROOT_ENTRY = "the name of the store's own folder"
+    STATE_ENTRY = "the names of the folders in which the journal lies"
     JOURNAL_DATA = "the frames of small objects, deletes and direct writes"
-    JOURNAL_HEADER = "the first bytes of a new journal file, without which its frames cannot be read"
     JOURNAL_ENTRY = "the name of a new journal file"
     JOURNAL_REMOVAL = "that an old journal file is gone: it must not come back after a newer one"
     CHECKPOINT = "the files that only a journal kept safe, before that journal goes"
     PART_DATA = "the bytes of a part of an upload"
-    PART_ENTRY = "the name of a part, and of its upload"
+    PART_ENTRY = "the name of a part"
+    UPLOAD_ENTRY = "the name of an upload's folder, and that of its key"
 
 
 class Disk(Protocol):

@@ -157,7 +157,7 @@ class Journal:
         header = Header(self._ids.token()[:8].encode(), self._disk.boot_id())
         generation = Generation(number, self._disk.create(self._folder.fd, _name(number)), header)
         self._disk.write(generation.fd, encode_header(header))
-        self._disk.sync(generation.fd, Sync.JOURNAL_HEADER)
+        # The header is synced with the first frame: until then the file is no promise.
         self._disk.sync(self._folder.fd, Sync.JOURNAL_ENTRY)
         self._current = generation
         return generation

@@ -86,7 +86,7 @@ def open_local_root(
     locks = Locks(state.fd)
     journal = Journal(made(folders, _JOURNAL), disk=disk, locks=locks, ids=ids, bytes_max=journal_bytes_max)
     with locks.hold([OPENING]):
-        folders.sync_up(_JOURNAL, Sync.FOLDER_ENTRY, Sync.FOLDER_ENTRY)
+        folders.sync_up(_JOURNAL, Sync.STATE_ENTRY, Sync.STATE_ENTRY)
         user = locks.keep(USERS)
         scratch = Scratch(folders, disk=disk, ids=ids)
         scratch.remove_dead()
@@ -163,14 +163,11 @@ def _make_true(frame: Frame, files: Files, scratch: Scratch) -> None:
 
 def _make_root(path: Path, disk: Disk) -> None:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    for folder in reversed(missing):
+    # If it is there, whoever made it may have died before it was safe.
+    for folder in reversed(missing or [path]):
         above = open_root(str(folder.parent))
-        with suppress(FileExistsError):  # Another process was faster.
+        with suppress(FileExistsError):
             disk.make_folder(above.fd, folder.name)
-        disk.sync(above.fd, Sync.ROOT_ENTRY)
-    if not missing:
-        # Whoever made it may have died before this.
-        above = open_root(str(path.parent))
         disk.sync(above.fd, Sync.ROOT_ENTRY)
 
 

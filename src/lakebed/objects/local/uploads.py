@@ -60,7 +60,7 @@ class Uploads:
         with translated(self._root):
             folder = made(self._folders, f"{_PATH}/{upload}")
             self._store(folder, _KEY, key.encode(), 0)
-            self._folders.sync_up(f"{_PATH}/{upload}", Sync.PART_ENTRY, Sync.PART_ENTRY)
+            self._folders.sync_up(f"{_PATH}/{upload}", Sync.UPLOAD_ENTRY, Sync.UPLOAD_ENTRY)
         return upload
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
