@@ -60,7 +60,8 @@ async def open_installation(config: Config) -> AsyncIterator[Wired]:
         stack.push_async_callback(external.close)
         wired = wire(
             Surroundings(
-                kv=SharedReads(kv),
+                # Sharing a read pays where a read is a round trip; an embedded one is cheaper than waiting for it.
+                kv=SharedReads(kv) if kv.capabilities.engine_time else kv,
                 open_store=open_namespace,
                 external=external,
                 canonical_namespace=canonical,
