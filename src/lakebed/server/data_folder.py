@@ -8,14 +8,16 @@ VERSION    the layout's version
 lock       held by the process that serves the folder
 """
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 from typing import Self
 
-from lakebed.errors import CorruptError, ErrorKind, InvalidInputError, UnavailableError
+from lakebed.errors import CorruptError, ErrorKind, InvalidInputError, LakebedError, UnavailableError
 
 LAYOUT_VERSION = 1
+_FOLDERS = ("kv", "objects", "cache", "tmp")
 
 
 class DataFolder:
@@ -30,35 +32,25 @@ class DataFolder:
         """Create the folder if need be, and hold it.
 
         Raises:
-            UnavailableError: `IN_USE`: another process serves it.
-            CorruptError: `NEWER_VERSION`.
+            UnavailableError: `IN_USE`: another process serves it; `DISK_FULL`.
+            CorruptError: `NEWER_VERSION`; `UNREADABLE`: its version is none.
             InvalidInputError: `INVALID_CONFIG`: it cannot be a data folder.
         """
         path = path.absolute()
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            _make_folder(path)
             lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise InvalidInputError(
-                ErrorKind.INVALID_CONFIG,
-                f"{path} cannot be used as data folder: {error.strerror}. Choose another with --data",
-            ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(lock)
-            raise UnavailableError(
-                ErrorKind.IN_USE,
-                f"another lakebed serves {path}: use that one, stop it, or choose another folder with --data",
-            ) from error
+            raise _unusable(path, error) from error
         folder = cls(path, lock)
         try:
-            folder._check_version()
-        except CorruptError:
+            folder._prepare()
+        except OSError as error:
+            folder.close()
+            raise _unusable(path, error) from error
+        except LakebedError:
             folder.close()
             raise
-        for name in ("kv", "objects", "cache", "tmp"):
-            (path / name).mkdir(exist_ok=True)
         return folder
 
     @property
@@ -80,18 +72,70 @@ class DataFolder:
     def close(self) -> None:
         os.close(self._lock)
 
+    def _prepare(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UnavailableError(
+                ErrorKind.IN_USE,
+                f"another lakebed serves {self.path}: use that one, stop it, or choose another folder with --data",
+            ) from error
+        self._check_version()
+        for name in _FOLDERS:
+            (self.path / name).mkdir(exist_ok=True)
+        # What is stored below is synced by whoever stores it; these names are not.
+        _sync(self.path)
+
     def _check_version(self) -> None:
         marker = self.path / "VERSION"
-        if not marker.exists():
-            marker.write_text(f"{LAYOUT_VERSION}\n")
+        try:
+            text = marker.read_bytes().strip()
+        except FileNotFoundError:
+            _write_whole(marker, b"%d\n" % LAYOUT_VERSION)
             return
-        text = marker.read_text().strip()
         if not text.isdigit():
             raise CorruptError(
-                ErrorKind.UNREADABLE, f"{marker} says {text!r}: this is not a data folder of lakebed"
+                ErrorKind.UNREADABLE,
+                f"{marker} says {text!r}, which is no version: restore it, or choose another folder with --data",
             )
         if int(text) > LAYOUT_VERSION:
             raise CorruptError(
                 ErrorKind.NEWER_VERSION,
-                f"{self.path} was written by a newer lakebed (layout {text}, this one knows {LAYOUT_VERSION}): upgrade lakebed",
+                f"{self.path} was written by a newer lakebed (layout {int(text)}, this one knows {LAYOUT_VERSION}): upgrade lakebed",
             )
+
+
+def _make_folder(path: Path) -> None:
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        _sync(made.parent)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all, whenever the machine stops."""
+    temporary = path.with_name(f"{path.name}.new")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unusable(path: Path, error: OSError) -> LakebedError:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return UnavailableError(
+            ErrorKind.DISK_FULL, f"the disk that holds {path} is full: free space there, then try again"
+        )
+    return InvalidInputError(
+        ErrorKind.INVALID_CONFIG,
+        f"{path} cannot be used as data folder: {error.strerror}. Choose another with --data",
+    )
