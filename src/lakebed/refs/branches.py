@@ -143,7 +143,7 @@ class Branches:
                 name, commit_id, nonce, now=now, previous=previous, hidden=hidden, tentative=True
             )
 
-        return await self._lifecycle.create(repo, name, commit_id, make)
+        return await self._lifecycle.create(repo, name, make)
 
     async def delete(self, repo: Repository, name: BranchName) -> Branch:
         """Delete a branch, and return it as it was. Its layers stay readable for a grace period.

@@ -20,7 +20,8 @@ A layer that was retired for longer than a grace period:
 and just leave the list; their files are the collector's.
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from lakebed.env.clock import Clock, Instant, after
@@ -45,6 +46,7 @@ from lakebed.model.repository import (
     DeletingRepository,
     GoneRepository,
     Repository,
+    RepositoryRecord,
     TokenCleanup,
 )
 from lakebed.model.stash import StashState
@@ -73,7 +75,7 @@ _DATA_PREFIXES = ("data/", "_lakebed/")
 
 @dataclass(slots=True)
 class Cleaned:
-    """What one run did. `failed` entries stay for the next run."""
+    """What one run did. What `failed` stays for the next run."""
 
     given_up: int = 0
     repositories: int = 0
@@ -106,26 +108,14 @@ class Cleaner:
         """Do everything that is due at `now` (engine time, if not given)."""
         now = await self._kv.now() if now is None else now
         done = Cleaned()
-        live: list[Repository] = []
         async for found in self._repositories.scan():
-            match found.value:
-                case Repository() as repo:
-                    live.append(repo)
-                case CreatingRepository() as claim if is_stale(claim, now):
-                    await self._repositories.give_up(Versioned(claim, found.version))
-                    done.given_up += 1
-                case DeletingRepository() as deleting:
-                    await self._repositories.finish_deleting(Versioned(deleting, found.version))
-                case _:
-                    pass
-        for repo in live:
-            async for items in scan_records(self._kv, repo.partition, BRANCHES_PREFIX):
-                for item in items:
-                    await self._take_out(repo.partition, decode_branch(item.value).name, now)
+            async with self._noted(done, found.value.name):
+                await self._visit(found, now, done)
         in_use: dict[str, frozenset[StagingToken]] = {}
         async for page in self._kv.scan(CLEANUP_PARTITION, end=due_before(now)):
             for key, value in zip(page.keys, page.values, strict=True):
-                await self._work_off(key, value, done, in_use)
+                async with self._noted(done, key.decode()):
+                    await self._work_off(key, value, done, in_use)
         return done
 
     async def drain_retired(self, repo: Repository, name: BranchName, *, now: Instant | None = None) -> int:
@@ -160,21 +150,40 @@ class Cleaner:
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise ConflictError(ErrorKind.TOO_MANY_RETRIES, f"branch {name!r} is changed by too many at once")
 
+    async def _visit(self, found: Versioned[RepositoryRecord], now: Instant, done: Cleaned) -> None:
+        match found.value:
+            case Repository() as repo:
+                async for items in scan_records(self._kv, repo.partition, BRANCHES_PREFIX):
+                    for item in items:
+                        await self._take_out(repo.partition, decode_branch(item.value).name, now)
+            case CreatingRepository() as claim:
+                if is_stale(claim, now):
+                    await self._repositories.give_up(Versioned(claim, found.version))
+                    done.given_up += 1
+            case DeletingRepository() as deleting:
+                await self._repositories.finish_deleting(Versioned(deleting, found.version))
+            case GoneRepository():
+                pass
+
     async def _work_off(
         self, key: bytes, value: bytes, done: Cleaned, in_use: dict[str, frozenset[StagingToken]]
     ) -> None:
-        """Do what one entry asks for. An entry that cannot be worked off stays and holds up no other."""
+        entry = decode_cleanup(value)
+        if isinstance(entry, CleanupEntry):
+            done.repositories += await self._clean_repository(key, entry)
+            return
+        if entry.partition not in in_use:
+            in_use[entry.partition] = await self._tokens_in_use(entry.partition)
+        done.tokens += await self._drop_token(key, entry, in_use[entry.partition])
+
+    @asynccontextmanager
+    async def _noted(self, done: Cleaned, what: str) -> AsyncIterator[None]:
+        """Let one thing that cannot be cleaned now hold up no other."""
         try:
-            entry = decode_cleanup(value)
-            if isinstance(entry, CleanupEntry):
-                done.repositories += await self._clean_repository(key, entry)
-                return
-            if entry.partition not in in_use:
-                in_use[entry.partition] = await self._tokens_in_use(entry.partition)
-            done.tokens += await self._drop_token(key, entry, in_use[entry.partition])
+            yield
         except LakebedError as error:
             done.failed += 1
-            log.warning("cleanup_failed", entry=key.decode(), kind=error.kind, error=str(error))
+            log.warning("cleanup_failed", what=what, kind=error.kind, error=str(error))
 
     async def _drop_token(self, key: bytes, entry: TokenCleanup, in_use: frozenset[StagingToken]) -> bool:
         if entry.token in in_use:

@@ -72,6 +72,14 @@ class RefKind(Generic[L, D]):
     """What stays of the ref."""
 
 
+@dataclass(slots=True)
+class _Creation:
+    """One call of `create`: its mark, and the version it replaced if it may have."""
+
+    nonce: Nonce
+    unsure: Version | Expect | None = None
+
+
 class RefLifecycle(Generic[L, D]):
     """Creates, finishes and deletes the refs of one kind."""
 
@@ -94,7 +102,6 @@ class RefLifecycle(Generic[L, D]):
         self,
         repo: Repository,
         name: str,
-        commit_id: CommitId,
         make: Callable[[Nonce, D | None, Instant], L],
     ) -> Versioned[L]:
         """Create a ref. `make` returns it, tentative, from the creator's nonce and the tombstone it replaces.
@@ -104,52 +111,58 @@ class RefLifecycle(Generic[L, D]):
             NotFoundError: `COMMIT_NOT_FOUND`: no such commit, or one that is being collected.
             UnavailableError: `OUTCOME_UNKNOWN`: it may have been created, and the name has changed hands since.
         """
-        nonce = Nonce(self._ids.token())
-        unsure: Version | Expect | None = None
+        creation = _Creation(Nonce(self._ids.token()))
+        try:
+            return await self._create(repo, name, make, creation)
+        except LakebedError as error:
+            if creation.unsure is None or is_unknown(error):
+                raise
+            raise self._unknown(name) from error
+
+    async def _create(
+        self,
+        repo: Repository,
+        name: str,
+        make: Callable[[Nonce, D | None, Instant], L],
+        creation: "_Creation",
+    ) -> Versioned[L]:
         for attempt in range(SWAP_ATTEMPTS_MAX):
-            try:
-                item = await self._kv.get(repo.partition, self._kind.key(name))
-            except UnavailableError as error:
-                if unsure is None:
-                    raise
-                raise self._unknown(name) from error
+            item = await self._kv.get(repo.partition, self._kind.key(name))
             live, dead = self._kind.decode(item.value) if item is not None else (None, None)
             expected = item.version if item is not None else Expect.ABSENT
             if item is not None and live is not None:
                 found = Versioned(live, item.version)
                 finished = await self.finish(repo, name, found) if live.tentative else found
-                if finished is not None and finished.value.created_by == nonce:
+                if finished is not None and finished.value.created_by == creation.nonce:
                     return finished
-                if unsure is not None:
-                    raise self._unknown(name)
                 if finished is not None:
                     raise AlreadyExistsError(
                         self._kind.exists, f"{self._kind.noun} {name!r} already exists in {repo.name}"
                     )
-                continue  # A dead creator's attempt is cleared away now.
-            if unsure not in (None, expected):
+                continue  # A dead creator's attempt, or an own one on a condemned commit, is cleared away now.
+            if creation.unsure not in (None, expected):
                 raise self._unknown(name)
+            ref = make(creation.nonce, dead, await self._kv.now())
             try:
-                return await self._create_once(
-                    repo, name, commit_id, make(nonce, dead, await self._kv.now()), expected
-                )
+                return await self._create_once(repo, name, ref, expected, creation)
             except ConflictError:
                 pass  # Somebody was faster, or the commit's record changed: look again.
-            except NotFoundError as error:
-                if unsure is None:
-                    raise
-                raise self._unknown(name) from error
             except UnavailableError as error:
-                if unsure is None and not is_unknown(error):
+                if not is_unknown(error):
                     raise
-                unsure = expected
+                creation.unsure = expected
             await back_off(attempt, clock=self._clock, ids=self._ids)
-        raise self._too_many(name) if unsure is None else self._unknown(name)
+        raise self._too_many(name)
 
     async def _create_once(
-        self, repo: Repository, name: str, commit_id: CommitId, ref: L, expected: Version | Expect
+        self,
+        repo: Repository,
+        name: str,
+        ref: L,
+        expected: Version | Expect,
+        creation: "_Creation",
     ) -> Versioned[L]:
-        fence = await anchor(self._kv, repo, commit_id)
+        fence = await anchor(self._kv, repo, ref.commit_id)
         if self._kv.capabilities.fences:
             ref = self._kind.published(ref, await self._kv.now())
         version = await self._kv.swap(
@@ -163,9 +176,11 @@ class RefLifecycle(Generic[L, D]):
         written = Versioned(ref, version)
         if not ref.tentative:
             return written
+        creation.unsure = expected  # From here on somebody else may finish it, whatever happens to us.
         finished = await self.finish(repo, name, written)
         if finished is None:
-            await anchor(self._kv, repo, commit_id)
+            creation.unsure = None  # It is gone for good; if the commit is, too, that is why.
+            await anchor(self._kv, repo, ref.commit_id)
             raise self._unknown(name)
         return finished
 

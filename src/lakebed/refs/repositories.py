@@ -381,7 +381,10 @@ class Repositories:
                 clock=self._clock,
                 ids=self._ids,
             )
-        await self.finish_deleting(Versioned(deleting, version))
+        with suppress(
+            LakebedError
+        ):  # It is deleted now; whoever meets the record next does what failed here.
+            await self.finish_deleting(Versioned(deleting, version))
 
     async def _leave_to_cleaner(self, deleting: DeletingRepository) -> None:
         entry = CleanupEntry(

@@ -50,7 +50,7 @@ class Tags:
         def make(nonce: Nonce, _previous: DeletedTag | None, _now: Instant) -> Tag:
             return Tag(name=name, commit_id=commit_id, tentative=True, created_by=nonce)
 
-        return (await self._lifecycle.create(repo, name, commit_id, make)).value
+        return (await self._lifecycle.create(repo, name, make)).value
 
     async def delete(self, repo: Repository, name: TagName) -> Tag:
         """Delete a tag, and return it as it was.

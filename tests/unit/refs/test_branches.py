@@ -700,6 +700,27 @@ async def test_a_tentative_branch_that_somebody_finished_and_deleted_is_unknown_
     assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
 
 
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.CONFLICT])
+async def test_a_creator_that_cannot_finish_its_tentative_branch_promises_nothing(
+    repo: Repository, fault: Fault
+) -> None:
+    world = World(fences=False)
+    commit = await world.commit(repo)
+    writes = 0
+
+    async def hook(_call: Call) -> Fault | None:
+        nonlocal writes
+        writes += 1
+        return fault if writes > 1 else None
+
+    world.kv.hook = hook
+    with pytest.raises(UnavailableError) as caught:
+        await world.branches.create(repo, DEV, commit.id)
+    assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
+    world.restart()
+    assert (await world.branches.get(repo, DEV)).value.commit_id == commit.id
+
+
 async def test_a_tentative_branch_is_invisible_until_its_commit_was_read_again(repo: Repository) -> None:
     world = World(fences=False)
     commit = await world.commit(repo)

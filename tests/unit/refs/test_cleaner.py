@@ -221,6 +221,12 @@ async def test_draining_starts_over_when_the_branch_moves(world: World) -> None:
     assert (after.last_token, after.retired) == (7, ())
 
 
+async def test_two_entries_of_one_repository_are_worked_off_in_one_run(world: World) -> None:
+    await retire(world, old_layer(), TokenLayer(token=StagingToken("lake-main:older"), seq=0))
+    world.clock.advance(GRACE_SECONDS + 1)
+    assert (await world.cleaner.clean_once()).tokens == 2
+
+
 async def test_a_branch_that_always_moves_is_left_for_later(world: World) -> None:
     repo = await retire(world, old_layer())
     world.clock.advance(GRACE_SECONDS + 1)

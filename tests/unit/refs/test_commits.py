@@ -1,3 +1,4 @@
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -211,6 +212,22 @@ async def test_leaves_are_the_commits_that_are_nobodys_first_parent(world: World
     merged = await world.commit(repo, left.id, right.id)
     found = [c.id async for page in world.commits.scan_leaves(repo) for c in page]
     assert found == sorted([right.id, merged.id])
+
+
+async def test_a_page_of_commits_without_a_leaf_is_left_out(
+    world: World, repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = await world.commit(repo)
+    leaf = await world.commit(repo, root.id)
+    original = world.commits.scan
+
+    async def one_by_one(repo: Repository) -> AsyncIterator[list[Commit]]:
+        async for page in original(repo):
+            for commit in page:
+                yield [commit]
+
+    monkeypatch.setattr(world.commits, "scan", one_by_one)
+    assert [page async for page in world.commits.scan_leaves(repo)] == [[leaf]]
 
 
 async def test_without_commits_there_are_no_leaves(world: World, repo: Repository) -> None:
