@@ -106,7 +106,8 @@ def _read(name: str, at: int, fact: tuple[int, int, str] | None) -> tuple[int, i
 
 def _md5(handle: int, size: int) -> str:
     if size < _READ_BYTES:
-        return hashlib.md5(os.read(handle, _READ_BYTES), usedforsecurity=False).hexdigest()
+        # Not more than there is: the kernel would read as fast, but a buffer of a MiB a file costs three times the rest.
+        return hashlib.md5(os.read(handle, size), usedforsecurity=False).hexdigest()
     digest = hashlib.md5(usedforsecurity=False)
     while chunk := os.read(handle, _READ_BYTES):
         digest.update(chunk)
