@@ -145,9 +145,31 @@ S3_TIMEOUT_SECONDS = 30.0
 # The longest that S3 honours a presigned URL: a week.
 SIGN_SECONDS_MAX = 7 * 24 * 3600
 
+# Tries of a call to an object store that is safe to repeat, and the wait after the first: two seconds in all.
+STORE_ATTEMPTS_MAX = 5
+STORE_BACKOFF_SECONDS = 0.1
+
 # Part size of a streaming upload, and the read size of a streaming download.
 PART_BYTES = 8 * MIB
 STREAM_CHUNK_BYTES = 1 * MIB
+
+# The longest id of a user, a group or a policy that lakeFS takes.
+AUTH_ID_LENGTH_MAX = 127
+# Groups, policies and access keys of one user sit in its record, which is read whole at every sign-in.
+AUTH_LINKS_MAX = 1000
+# A policy is compiled when somebody it applies to is first seen: a millisecond for as much text as this.
+POLICY_CHARACTERS_MAX = 64 * KIB
+# An access key's secret that somebody chose: long enough for any generator, short enough for a header.
+SECRET_LENGTH_MAX = 1024
+# Who was recently recognised by one process, about a kilobyte each.
+AUTH_CACHE_ITEMS = 10_000
+# How long a process that shares its database over a network trusts what it knows of users and keys.
+AUTH_RECHECK_SECONDS = 5.0
+# How long a login lasts: a week, as lakeFS has it.
+LOGIN_SECONDS = 7 * 24 * 3600
+# Changes of users, keys and policies that are remembered by nonce: more than can pass while one of them waits
+# to learn its outcome.
+AUTH_CHANGES_REMEMBERED = 64
 
 assert SEALED_LAYERS_SLOWDOWN < SEALED_LAYERS_MAX
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
