@@ -61,7 +61,7 @@ async def _count(catalog: Catalog) -> int:
     count, after = 0, ""
     while True:
         page = await catalog.objects.list(REPO, MAIN, after=after, amount=1000)
-        count += page.rows.num_rows
+        count += int(page.rows.num_rows)
         if not page.has_more:
             return count
         after = page.last

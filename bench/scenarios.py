@@ -1,13 +1,14 @@
 """Every scenario, in the order in which a run takes them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from bench import calibrate, commits, committers, diffs, imports, postgres, reads, staging, tree, uploads
 from bench.figure import Figure
 from bench.lab import Lab
 
-Run = Callable[[Lab], Awaitable[list[Figure]]]
+Run = Callable[[Lab], Coroutine[Any, Any, list[Figure]]]
 
 
 @dataclass(frozen=True, slots=True)
