@@ -30,7 +30,7 @@ from lakebed.errors import (
     is_unknown,
 )
 from lakebed.format.rows import OPEN_KEY, OPEN_VALUE, decode_row, encode_row, row_key
-from lakebed.kv.port import Expect, KVStore, Row, Version
+from lakebed.kv.port import Expect, Item, KVStore, Row, Version
 from lakebed.limits import (
     BACKOFF_MAX_SECONDS,
     BACKOFF_SECONDS,
@@ -258,7 +258,7 @@ class BranchWriter:
         self, branch: Branch, batch: list[_Request]
     ) -> dict[Path, tuple[Staged | None, Change | None]]:
         """Return, for every path under a condition, its newest staged row and its current value."""
-        paths = {c.path for r in batch if r.condition is not None for c in r.changes}
+        paths = dict.fromkeys(c.path for r in batch if r.condition is not None for c in r.changes)
         found: dict[Path, tuple[Staged | None, Change | None]] = {}
         for path in paths:
             read, staged = await self._reader.lookup(self._repo, branch, path)
@@ -278,23 +278,38 @@ class BranchWriter:
             UnavailableError: nobody can tell.
         """
         self._branch = None
-        sealed = await self._branches.update(
+        keys = list(dict.fromkeys(row.key for row in rows if row.key != OPEN_KEY))
+        try:
+            items, dropped = await self._read_back(token, keys)
+        except LakebedError as error:
+            # Whatever stands in the way of looking, the rows may be there, or may still arrive.
+            raise self._unknown() from error
+        for key, item in zip(keys, items, strict=True):
+            if item is not None and decode_row(_path_of(key), item.value)[1] == nonce:
+                return
+        if not dropped and any(item is None for item in items):
+            raise ConflictError(ErrorKind.FENCE_LOST, f"the write to {self._name} was lost on the way")
+        raise self._unknown()
+
+    async def _read_back(self, token: StagingToken, keys: list[bytes]) -> tuple[list[Item | None], bool]:
+        """Seal the token, and return its rows, and whether they may have been there and been dropped since."""
+        await self._branches.update(
             self._repo,
             self._name,
             lambda current, _now: seal(current) if current.staging_token == token else current,
             landed=lambda current: current.staging_token != token,
         )
-        keys = list(dict.fromkeys(row.key for row in rows if row.key != OPEN_KEY))
         open_row, *items = await self._kv.get_many([(token, key) for key in (OPEN_KEY, *keys)])
-        for key, item in zip(keys, items, strict=True):
-            if item is not None and decode_row(_path_of(key), item.value)[1] == nonce:
-                return
-        dropped = open_row is None and not names_token(sealed.value, token)
-        if not dropped and any(item is None for item in items):
-            raise ConflictError(ErrorKind.FENCE_LOST, f"the write to {self._name} was lost on the way")
-        raise UnavailableError(
+        if open_row is not None:
+            return items, False
+        # Asked after the rows were read: still named now means that nothing had been dropped before.
+        branch = (await self._branches.get(self._repo, self._name)).value
+        return items, not names_token(branch, token)
+
+    def _unknown(self) -> LakebedError:
+        return UnavailableError(
             ErrorKind.OUTCOME_UNKNOWN,
-            f"the write to {self._name} was lost on the way and others have written its paths since: read them and decide",
+            f"the write to {self._name} was lost on the way, and may or may not be there: read its paths and decide",
         )
 
     async def _back_off(self, attempt: int) -> None:

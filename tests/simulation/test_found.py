@@ -1,0 +1,97 @@
+"""What the simulation has found, each as the shortest run that shows it."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from lakebed.errors import ErrorKind, UnavailableError
+from lakebed.kv.drivers.memory import MemoryKV
+from lakebed.model.ids import BranchName, CommitId
+from lakebed.testing.lake import COMMIT, open_lake
+
+
+class Interrupted(MemoryKV):
+    """Does something just before the n-th swap of a branch's record, which is then lost if `lose` says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._countdown = 0
+        self._lose = False
+
+    def before_swap(self, number: int, meanwhile: Callable[[], Awaitable[object]], *, lose: bool = False) -> None:
+        self._countdown, self._meanwhile, self._lose = number, meanwhile, lose
+
+    async def swap(self, partition, key, value, **options):
+        if key.startswith(b"branches/") and self._countdown:
+            self._countdown -= 1
+            if self._countdown == 0:
+                await self._meanwhile()
+                if self._lose:
+                    raise UnavailableError(ErrorKind.OUTCOME_UNKNOWN, "no answer")
+        return await super().swap(partition, key, value, **options)
+
+
+class Unanswered(MemoryKV):
+    """Applies the next batch of rows without an answer, and from then on answers nothing."""
+
+    armed = False
+    silent = False
+
+    async def set_rows(self, *args, **options) -> None:
+        await super().set_rows(*args, **options)
+        if self.armed:
+            self.silent = True
+            raise UnavailableError(ErrorKind.OUTCOME_UNKNOWN, "no answer")
+
+    async def get(self, partition, key):
+        if self.silent:
+            raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, "no connection")
+        return await super().get(partition, key)
+
+
+async def test_a_write_nobody_can_look_for_is_not_said_to_have_failed() -> None:
+    kv = Unanswered()
+    async with open_lake(kv) as lake:
+        await lake.put("main", a="1")
+        kv.armed = True
+
+        with pytest.raises(UnavailableError) as caught:
+            await lake.put("main", a="2")
+
+        assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
+        kv.armed = kv.silent = False
+        assert await lake.show("main") == {"a": "2"}
+
+
+async def test_a_hard_reset_that_was_lost_is_not_said_to_have_happened() -> None:
+    kv = Interrupted()
+    async with open_lake(kv) as lake:
+        first = await lake.commit("main", a="1")
+        await lake.commit("main", a="2")
+
+        # The swap that would move HEAD is lost, and somebody commits on top of what is there.
+        kv.before_swap(2, lambda: lake.commit("main", b="1"), lose=True)
+        with pytest.raises(UnavailableError) as caught:
+            await lake.engine.resetter.hard_reset(lake.repo, BranchName("main"), CommitId(first))
+
+        assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
+        assert await lake.show("main") == {"a": "2", "b": "1"}
+
+
+async def test_a_commit_that_starts_over_may_come_to_the_same_commit_again() -> None:
+    kv = Interrupted()
+    async with open_lake(kv) as lake:
+        await lake.put("main", a="1")
+        branch = BranchName("main")
+
+        async def forget_pending() -> None:
+            def forget(record, _now):
+                return type(record)(**{f: getattr(record, f) for f in record.__slots__} | {"pending": {}})
+
+            await lake.engine.parts.branches.update(lake.repo, branch, forget, landed=lambda b: not b.pending)
+
+        # Taken for dead, it has to begin again; the tree, the parent and the second are the same.
+        kv.before_swap(2, forget_pending)
+        commit = await lake.engine.committer.commit(lake.repo, branch, COMMIT)
+
+        assert (await lake.engine.parts.branches.get(lake.repo, branch)).value.commit_id == commit.id
