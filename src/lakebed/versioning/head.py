@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from lakebed.env.clock import SECOND, Instant
+from lakebed.env.clock import SECOND
 from lakebed.errors import (
     ConflictError,
     ErrorKind,
@@ -36,8 +36,11 @@ from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, CommitId, Nonce
 from lakebed.model.repository import Repository
 from lakebed.staging.record import abandon, begin, finish, renew
+from lakebed.telemetry.log import get_logger
 from lakebed.versioning.parts import Parts
 from lakebed.versioning.uncommitted import is_clean
+
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -86,8 +89,9 @@ class HeadChanges:
             try:
                 async with self._renewing(attempt):
                     commit = await build(attempt)
-            except LakebedError:
-                await self._abandon(attempt)
+            except (LakebedError, asyncio.CancelledError):
+                # What is left behind otherwise times out: nothing depends on this.
+                await asyncio.shield(self._abandon(attempt))
                 raise
             if await self._finish(attempt, commit, stash=attempt.nonce if stashes else None):
                 return commit
@@ -142,12 +146,20 @@ class HeadChanges:
                 raise
             return False
         except UnavailableError as error:
-            if not is_unknown(error) or stash is not None or not await self._is_in_history(attempt, commit):
+            # Only a commit of one's own says by standing in the history that it was put there by this call.
+            own = commit.nonce == attempt.nonce
+            if not is_unknown(error) or not own or not await self._became_head(attempt, commit):
                 raise
         return True
 
+    async def _became_head(self, attempt: Attempt, commit: Commit) -> bool:
+        """Return whether `commit` is known to have become HEAD, with others built on it since."""
+        try:
+            return await self._is_in_history(attempt, commit)
+        except LakebedError:
+            return False
+
     async def _is_in_history(self, attempt: Attempt, commit: Commit) -> bool:
-        """Return whether `commit` became HEAD and others were built on it since."""
         branch = (await self._parts.branches.get(attempt.repo, attempt.started.name)).value
         current = await self._parts.commits.get(attempt.repo, branch.commit_id)
         while current.id != commit.id and current.generation > commit.generation and current.parents:
@@ -173,20 +185,30 @@ class HeadChanges:
             task.cancel()
 
     async def _renew(self, attempt: Attempt) -> None:
+        seconds = PENDING_TIMEOUT_SECONDS / 2
         while True:
-            await self._parts.clock.sleep(PENDING_TIMEOUT_SECONDS / 2)
-            due = await self._parts.kv.now()
+            await self._parts.clock.sleep(seconds)
+            try:
+                await self._renew_once(attempt)
+            except LakebedError:
+                # There is time for more than one try before the entry is taken for a dead owner's.
+                seconds = PENDING_TIMEOUT_SECONDS / 20
+            else:
+                seconds = PENDING_TIMEOUT_SECONDS / 2
 
-            def is_renewed(branch: Branch, due: Instant = due) -> bool:
-                entry = branch.pending.get(attempt.nonce)
-                return entry is None or entry.renewed_at >= due
+    async def _renew_once(self, attempt: Attempt) -> None:
+        due = await self._parts.kv.now()
 
-            await self._parts.branches.update(
-                attempt.repo,
-                attempt.started.name,
-                lambda branch, now: renew(branch, attempt.nonce, now),
-                landed=is_renewed,
-            )
+        def is_renewed(branch: Branch) -> bool:
+            entry = branch.pending.get(attempt.nonce)
+            return entry is None or entry.renewed_at >= due
+
+        await self._parts.branches.update(
+            attempt.repo,
+            attempt.started.name,
+            lambda branch, now: renew(branch, attempt.nonce, now),
+            landed=is_renewed,
+        )
 
     async def _back_off(self, attempt: int) -> None:
         seconds = min(BACKOFF_SECONDS * 2**attempt, BACKOFF_MAX_SECONDS)
