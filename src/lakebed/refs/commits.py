@@ -73,7 +73,8 @@ class Commits:
         return commit
 
     async def add(self, repo: Repository, commit: Commit) -> None:
-        """Write a commit's record. One that is there already is never overwritten, and no error if equal.
+        """Write a commit's record. One that is there already is never overwritten, and no error if it says the same
+        (but when it was written: an operation that starts over may come to the same commit again).
 
         Raises:
             AlreadyExistsError: `COMMIT_EXISTS`: there is another commit with this id.
@@ -94,7 +95,7 @@ class Commits:
             item = await self._kv.get(repo.partition, commit_key(commit.id))
             if item is None:
                 continue  # The reply was lost with the request. Sending a record twice does no harm.
-            if replace(decode_commit(item.value), condemned_by="") == replace(commit, condemned_by=""):
+            if _essence(decode_commit(item.value)) == _essence(commit):
                 return
             raise AlreadyExistsError(
                 ErrorKind.COMMIT_EXISTS, f"{repo.name} has another commit with the id {commit.id}"
@@ -231,6 +232,10 @@ def new_commit(
         nonce=nonce,
         metadata=dict(metadata),
     )
+
+
+def _essence(commit: Commit) -> Commit:
+    return replace(commit, condemned_by="", created_at=Instant(0))
 
 
 def _missing(repo: Repository, commit_id: CommitId) -> NotFoundError:
