@@ -1,0 +1,93 @@
+"""`Site`: stores on which engines stand. Two engines on one site are two servers of one installation."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from lakebed.committed.cache import RangeCache
+from lakebed.env.clock import Clock, SystemClock
+from lakebed.env.ids import SystemIds
+from lakebed.env.work import InlineWorkers, ThreadWorkers
+from lakebed.kv.drivers.postgres import PostgresKV
+from lakebed.kv.port import KVStore
+from lakebed.objects.external import ExternalAddresses
+from lakebed.objects.namespaces import canonical_namespace
+from lakebed.objects.open import open_store
+from lakebed.objects.port import ObjectStore
+from lakebed.objects.settings import StoreSettings
+from lakebed.server.wiring import Surroundings, Wired, wire
+from lakebed.testing.lake import Lake
+
+
+@dataclass(frozen=True)
+class Site:
+    """What several engines share: a key-value store, object stores, a folder."""
+
+    folder: Path
+    namespaces: str
+    """Where repositories lie: a name is appended."""
+    settings: StoreSettings
+    postgres_url: str | None = None
+    kv: KVStore | None = None
+    """One that is not opened twice in a process. Otherwise every engine connects for itself."""
+    in_memory: dict[str, ObjectStore] = field(default_factory=dict)
+    """Memory stores are kept: each opening of one would be a new one."""
+
+    @asynccontextmanager
+    async def engine(self, *, clock: Clock | None = None) -> AsyncIterator[tuple[KVStore, Wired]]:
+        """Yield an engine with its own caches and threads."""
+        clock, ids = clock or SystemClock(), SystemIds()
+        async with AsyncExitStack() as stack:
+            kv = self.kv
+            if kv is None:
+                assert self.postgres_url is not None
+                kv = await PostgresKV.connect(self.postgres_url, clock=clock)
+                stack.push_async_callback(kv.close)
+            workers = ThreadWorkers(2)
+            stack.callback(workers.close)
+            stores = self.in_memory if self.namespaces.startswith("mem:") else {}
+
+            async def opened(namespace: str) -> ObjectStore:
+                if namespace not in stores:
+                    stores[namespace] = open_store(
+                        namespace, self.settings, clock=clock, ids=ids, workers=workers
+                    )
+                    stack.push_async_callback(stores[namespace].close)
+                return stores[namespace]
+
+            wired = wire(
+                Surroundings(
+                    kv=kv,
+                    open_store=opened,
+                    external=ExternalAddresses(import_prefixes=(), namespaces=lambda: ()),
+                    canonical_namespace=partial(canonical_namespace, data_dir=self.settings.data_dir),
+                    cache=RangeCache(self.folder / "cache", workers=workers),
+                    workers=workers,
+                    processes=InlineWorkers(),
+                    clock=clock,
+                    ids=ids,
+                    temp=self.folder,
+                )
+            )
+            stack.push_async_callback(wired.engine.parts.staging.drain)
+            yield kv, wired
+
+    @asynccontextmanager
+    async def lake(self, *, clock: Clock | None = None) -> AsyncIterator[Lake]:
+        """Yield an engine and its repository `lake`, made by whoever comes first."""
+        async with self.engine(clock=clock) as (kv, wired):
+            listed = await wired.catalog.repositories.list(prefix="lake")
+            found = [repo for repo in listed.results if repo.name == "lake"]
+            repo = (
+                found[0]
+                if found
+                else await wired.catalog.repositories.create("lake", f"{self.namespaces}lake")
+            )
+            yield Lake(kv, wired.engine, wired.catalog, wired.cleaner, repo)
+
+
+def local_settings(folder: Path) -> StoreSettings:
+    """Local files, as an embedded installation has them."""
+    return StoreSettings(data_dir=folder / "objects")
