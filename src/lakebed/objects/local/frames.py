@@ -1,11 +1,13 @@
 """The bytes of a journal file. Pure.
 
     file    magic "LKBJ" (4) | version (1) | nonce (8) | boot id (36, padded with spaces)
-    frame   nonce (8) | crc32 of all that follows (4) | kind (1) | mtime (8) | key length (2) | data length (4) | key | data
+    frame   nonce (8) | crc32 of what follows, without the end (4) | kind (1) | mtime (8)
+            | key length (2) | data length (4) | key | data | end 0xff (1)
 
-Numbers are big-endian, `mtime` in nanoseconds. The nonce is random for each
-file and opens each frame, so that a reader finds the next frame after a torn
-one, which a killed process leaves behind and others then write past.
+Numbers are big-endian, `mtime` in nanoseconds. The nonce is ASCII, random for
+each file, and opens each frame, so that a reader finds the next frame after a
+torn one, which a killed process leaves behind and others then write past. The
+end is no ASCII: the nonce of the next frame cannot complete a torn one.
 
 The last whole frame of a key says what the key is:
 
@@ -28,6 +30,7 @@ VERSION: Final = 1
 
 _FILE: Final = struct.Struct(">4sB8s36s")
 _FRAME: Final = struct.Struct(">8sIBQHI")
+_END: Final = b"\xff"
 _SEALED_FROM: Final = 12  # the checksum covers what follows nonce and checksum
 
 FILE_HEADER_BYTES: Final = _FILE.size
@@ -90,7 +93,7 @@ def encode_frame(frame: Frame, nonce: bytes) -> bytes:
     key = frame.key.encode()
     head = _FRAME.pack(nonce, 0, frame.kind, frame.mtime_ns, len(key), len(frame.data))
     checksum = zlib.crc32(frame.data, zlib.crc32(key, zlib.crc32(head[_SEALED_FROM:])))
-    return b"".join((head[:8], checksum.to_bytes(4), head[_SEALED_FROM:], key, frame.data))
+    return b"".join((head[:8], checksum.to_bytes(4), head[_SEALED_FROM:], key, frame.data, _END))
 
 
 def decode_frames(data: bytes, nonce: bytes) -> Iterator[Frame]:
@@ -108,8 +111,10 @@ def _decode(data: bytes, position: int) -> tuple[Frame | None, int]:
         return None, 1
     _, checksum, kind, mtime_ns, key_size, data_size = _FRAME.unpack_from(data, position)
     end = position + _FRAME.size + key_size + data_size
-    if end > len(data) or zlib.crc32(memoryview(data)[position + _SEALED_FROM : end]) != checksum:
+    if data[end : end + 1] != _END:
+        return None, 1
+    if zlib.crc32(memoryview(data)[position + _SEALED_FROM : end]) != checksum:
         return None, 1
     key_start = position + _FRAME.size
     key = data[key_start : key_start + key_size].decode()
-    return Frame(Kind(kind), key, mtime_ns, data[key_start + key_size : end]), end - position
+    return Frame(Kind(kind), key, mtime_ns, data[key_start + key_size : end]), end + 1 - position
