@@ -104,6 +104,13 @@ COMMIT_CACHE_ITEMS = 20_000
 # Histories that are being paged through at one time in one process; each keeps what it has not shown yet.
 LOG_WALKS_KEPT = 32
 
+# Records of repositories, branches and tags kept decoded: a few kilobytes each at the most.
+DECODED_RECORDS_MAX = 5_000
+
+# Retired layers that a branch record still lists; older ones move to the clean-up list before their time,
+# because the record is written with every commit.
+RETIRED_LISTED = 16
+
 # Decoded ranges kept on the local disk for memory-mapping.
 CACHE_BYTES_DEFAULT = 10 * GIB
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.catalog.engine import Engine
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
-from lakebed.format.copies import encode_copy
+from lakebed.format.records import encode_copy
 from lakebed.kv.port import Row
 from lakebed.limits import LIST_PAGE_DEFAULT, LIST_PAGE_MAX, METADATA_BYTES_MAX
 from lakebed.model.entries import Change, Entry, Tombstone

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from lakebed.env.clock import after
-from lakebed.errors import ConflictError, ErrorKind, LakebedError, NotFoundError
+from lakebed.errors import ConflictError, ErrorKind, LakebedError, NotFoundError, UnavailableError
 from lakebed.format.tasks import decode_task, encode_task
 from lakebed.kv.port import Expect, Item, prefix_end
 from lakebed.limits import SWAP_ATTEMPTS_MAX, TASK_DEAD_SECONDS, TASK_LIFETIME_SECONDS
@@ -110,21 +110,23 @@ class Tasks:
         try:
             while not job.done():
                 await asyncio.wait([job], timeout=_SIGN_OF_LIFE_SECONDS)
-                alive = (
-                    await self._update(repo, task.id, lambda t: replace(t, progress=progress))
-                    if not job.done()
-                    else None
-                )
-                if alive is not None and alive.cancel:
+                if not job.done() and await self._is_unwanted(repo, task.id, progress):
                     job.cancel()
-            await self._end(repo, task.id, job, progress)
-        except asyncio.CancelledError:
+        finally:
+            # Also when this process stops: whoever asks shall know.
             job.cancel()
             await asyncio.wait([job])
-            await self._end(repo, task.id, job, progress)
-            raise
-        finally:
             self._running.pop(task.id, None)
+            await asyncio.shield(self._end(repo, task.id, job, progress))
+
+    async def _is_unwanted(self, repo: Repository, task_id: Nonce, progress: int) -> bool:
+        """Show a sign of life, and return whether somebody wants the task to stop."""
+        try:
+            alive = await self._update(repo, task_id, lambda t: replace(t, progress=progress))
+        except UnavailableError as error:
+            log.warning("task_sign_of_life_lost", task=task_id, error=str(error))
+            return False
+        return alive is None or alive.cancel
 
     async def _end(
         self, repo: Repository, task_id: Nonce, job: asyncio.Task[Mapping[str, str]], progress: int

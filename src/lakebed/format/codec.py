@@ -52,6 +52,8 @@ class Codec(Generic[S]):
             raise CorruptError(ErrorKind.UNREADABLE, f"{self._noun} record has no version")
         try:
             struct: S = self._decode(memoryview(data)[1:])
-        except msgspec.MsgspecError as error:
-            raise CorruptError(ErrorKind.UNREADABLE, f"{self._noun} record does not parse: {error}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CorruptError(
+                ErrorKind.UNREADABLE, f"{self._noun} record does not parse: {error}"
+            ) from error
         return struct

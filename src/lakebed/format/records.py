@@ -1,22 +1,14 @@
-"""Refs and repositories as KV values.
+"""Refs and repositories as KV values (see `codec` for the version byte and what may change).
 
-    version (1) | msgpack array of the record's fields
-
-One byte of version, then the fields in the order of the structs below; a union
-has its tag first. The order is on disk in every installation: a field is only
-ever added at the end, with a default, so that within a version an older reader
-skips what it does not know and a newer one fills in what is missing. Anything
-else is a new version, which an older lakebed refuses with the remedy in its
-message. Structs of their own, not the nouns of `model`, are stored: renaming a
-field there cannot change a byte here.
+A union has its tag first. Structs of their own, not the nouns of `model`, are
+stored: renaming a field there cannot change a byte here.
 """
 
-from typing import Any, Final, Generic, TypeVar
-
-import msgspec
+from typing import Final
 
 from lakebed.env.clock import Instant
 from lakebed.errors import CorruptError, ErrorKind
+from lakebed.format.codec import Codec, Stored
 from lakebed.model.branch import Branch, BranchRecord, DeletedBranch, Pending, Slot
 from lakebed.model.commits import Commit, DeletedTag, Tag, TagRecord
 from lakebed.model.ids import (
@@ -42,21 +34,13 @@ from lakebed.model.repository import (
 )
 from lakebed.model.stash import Stash, StashState
 
-S = TypeVar("S")
 
-_encode = msgspec.msgpack.Encoder().encode
-
-
-class _Struct(msgspec.Struct, array_like=True, gc=False):
-    """Base of everything stored here."""
-
-
-class _TokenLayer(_Struct, tag=1):
+class _TokenLayer(Stored, tag=1):
     token: StagingToken
     seq: int
 
 
-class _SegmentLayer(_Struct, tag=2):
+class _SegmentLayer(Stored, tag=2):
     id: str
     dataset: str
     seq: int
@@ -68,22 +52,22 @@ class _SegmentLayer(_Struct, tag=2):
     level: int
 
 
-class _RetiredLayer(_Struct):
+class _RetiredLayer(Stored):
     layer: _TokenLayer | _SegmentLayer
     at: Instant
 
 
-class _Pending(_Struct):
+class _Pending(Stored):
     commits: tuple[CommitId, ...]
     renewed_at: Instant
 
 
-class _Slot(_Struct):
+class _Slot(Stored):
     job: str
     token: int
 
 
-class _Branch(_Struct, tag=1):
+class _Branch(Stored, tag=1):
     name: BranchName
     incarnation: Nonce
     commit_id: CommitId
@@ -104,7 +88,7 @@ class _Branch(_Struct, tag=1):
     updated_at: Instant
 
 
-class _DeletedBranch(_Struct, tag=2):
+class _DeletedBranch(Stored, tag=2):
     name: BranchName
     next_seq: int
     last_token: int
@@ -113,18 +97,18 @@ class _DeletedBranch(_Struct, tag=2):
     updated_at: Instant
 
 
-class _Tag(_Struct, tag=1):
+class _Tag(Stored, tag=1):
     name: TagName
     commit_id: CommitId
     tentative: bool
     created_by: Nonce
 
 
-class _DeletedTag(_Struct, tag=2):
+class _DeletedTag(Stored, tag=2):
     name: TagName
 
 
-class _Commit(_Struct):
+class _Commit(Stored):
     id: CommitId
     committer: str
     message: str
@@ -138,7 +122,7 @@ class _Commit(_Struct):
     condemned_by: str
 
 
-class _Stash(_Struct):
+class _Stash(Stored):
     id: Nonce
     branch: BranchName
     base: CommitId
@@ -148,7 +132,7 @@ class _Stash(_Struct):
     at: Instant
 
 
-class _Live(_Struct, tag=1):
+class _Live(Stored, tag=1):
     name: RepoName
     uid: RepoUid
     namespace: str
@@ -158,14 +142,14 @@ class _Live(_Struct, tag=1):
     bare: bool
 
 
-class _Creating(_Struct, tag=2):
+class _Creating(Stored, tag=2):
     name: RepoName
     uid: RepoUid
     namespace: str
     since: Instant
 
 
-class _Deleting(_Struct, tag=3):
+class _Deleting(Stored, tag=3):
     name: RepoName
     uid: RepoUid
     namespace: str
@@ -173,79 +157,46 @@ class _Deleting(_Struct, tag=3):
     at: Instant
 
 
-class _Gone(_Struct, tag=4):
+class _Gone(Stored, tag=4):
     name: RepoName
 
 
-class _RepositoryCleanup(_Struct, tag=1):
+class _RepositoryCleanup(Stored, tag=1):
     name: RepoName
     uid: RepoUid
     namespace: str
     delete_data: bool
 
 
-class _TokenCleanup(_Struct, tag=2):
+class _TokenCleanup(Stored, tag=2):
     token: StagingToken
     partition: str
     branch: BranchName
 
 
-class _Protection(_Struct):
+class _Protection(Stored):
     rules: dict[str, tuple[str, ...]]
 
 
-class _Metadata(_Struct):
+class _Metadata(Stored):
     values: dict[str, str]
 
 
-class _Copy(_Struct):
+class _Copy(Stored):
     at: Instant
 
 
-class _Codec(Generic[S]):
-    """The version byte around one kind of record."""
-
-    def __init__(self, noun: str, version: int, stored: Any) -> None:
-        self._noun = noun
-        self._version = version
-        self._prefix = bytes([version])
-        self._decode: Any = msgspec.msgpack.Decoder(stored).decode
-
-    def seal(self, struct: S) -> bytes:
-        return self._prefix + _encode(struct)
-
-    def open(self, data: bytes) -> S:
-        version = data[0] if data else 0
-        if version > self._version:
-            raise CorruptError(
-                ErrorKind.NEWER_VERSION,
-                f"{self._noun} record has version {version}, this lakebed reads up to {self._version}: "
-                "upgrade lakebed",
-            )
-        if version < 1:
-            raise CorruptError(ErrorKind.UNREADABLE, f"{self._noun} record has no version")
-        try:
-            struct: S = self._decode(memoryview(data)[1:])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise CorruptError(
-                ErrorKind.UNREADABLE, f"{self._noun} record does not parse: {error}"
-            ) from error
-        return struct
-
-
-_BRANCH: Final = _Codec[_Branch | _DeletedBranch]("branch", 1, _Branch | _DeletedBranch)
-_TAG: Final = _Codec[_Tag | _DeletedTag]("tag", 1, _Tag | _DeletedTag)
-_COMMIT: Final = _Codec[_Commit]("commit", 1, _Commit)
-_STASH: Final = _Codec[_Stash]("stash", 1, _Stash)
-_REPOSITORY: Final = _Codec[_Live | _Creating | _Deleting | _Gone](
+_BRANCH: Final = Codec[_Branch | _DeletedBranch]("branch", 1, _Branch | _DeletedBranch)
+_TAG: Final = Codec[_Tag | _DeletedTag]("tag", 1, _Tag | _DeletedTag)
+_COMMIT: Final = Codec[_Commit]("commit", 1, _Commit)
+_STASH: Final = Codec[_Stash]("stash", 1, _Stash)
+_REPOSITORY: Final = Codec[_Live | _Creating | _Deleting | _Gone](
     "repository", 1, _Live | _Creating | _Deleting | _Gone
 )
-_CLEANUP: Final = _Codec[_RepositoryCleanup | _TokenCleanup](
-    "clean-up", 1, _RepositoryCleanup | _TokenCleanup
-)
-_PROTECTION: Final = _Codec[_Protection]("branch protection", 1, _Protection)
-_METADATA: Final = _Codec[_Metadata]("repository metadata", 1, _Metadata)
-_COPY: Final = _Codec[_Copy]("copy", 1, _Copy)
+_CLEANUP: Final = Codec[_RepositoryCleanup | _TokenCleanup]("clean-up", 1, _RepositoryCleanup | _TokenCleanup)
+_PROTECTION: Final = Codec[_Protection]("branch protection", 1, _Protection)
+_METADATA: Final = Codec[_Metadata]("repository metadata", 1, _Metadata)
+_COPY: Final = Codec[_Copy]("copy", 1, _Copy)
 
 
 def encode_branch(record: BranchRecord) -> bytes:

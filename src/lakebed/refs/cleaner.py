@@ -11,10 +11,10 @@ A repository's entry, when due, and only if no record names its uid any more:
     5. remove the entry                      crash before: everything above is done again
 2 before 4: only the branch records say which tokens there were.
 
-A layer that was retired for longer than a grace period:
+A layer that was retired for longer than a grace period (or sooner, if the record lists too many):
     1. write a clean-up entry for its token  crash: the entry alone does the rest
     2. swap  it out of `retired`             crash: the same
-    3. drop  the token's partition, if no record names it as staging or sealed and no stash keeps it
+    3. drop  the token's partition when its grace is over, if no record names it as staging or sealed and no stash keeps it
     4. remove the entry
 1 before 2: afterwards only the entry knows of the token. Segments have no partition
 and just leave the list; their files are the collector's.
@@ -36,7 +36,7 @@ from lakebed.format.records import (
 )
 from lakebed.format.rows import OPEN_KEY
 from lakebed.kv.port import Expect, KVStore
-from lakebed.limits import GRACE_SECONDS, SWAP_ATTEMPTS_MAX
+from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.ids import BranchName, StagingToken
 from lakebed.model.layers import Layer, TokenLayer
@@ -121,20 +121,26 @@ class Cleaner:
     async def drain_retired(self, repo: Repository, name: BranchName, *, now: Instant | None = None) -> int:
         """Free the layers that left a branch longer than a grace ago; return how many tokens were dropped."""
         now = await self._kv.now() if now is None else now
-        entries = await self._take_out(repo.partition, name, now)
+        taken = await self._take_out(repo.partition, name, now)
+        entries = {key: entry for key, entry in taken.items() if key < due_before(now)}
         in_use = await self._tokens_in_use(repo.partition) if entries else frozenset()
         dropped = [await self._drop_token(key, entry, in_use) for key, entry in entries.items()]
         return sum(dropped)
 
     async def _take_out(self, partition: str, name: BranchName, now: Instant) -> dict[bytes, TokenCleanup]:
-        """Hand the old layers of a branch's `retired` over to clean-up entries, and return those."""
+        """Hand layers of a branch's `retired` over to clean-up entries, and return those.
+
+        That is all whose time has come, and those beyond what the record may list: their entries are
+        due when their time comes.
+        """
         entries: dict[bytes, TokenCleanup] = {}
         for attempt in range(SWAP_ATTEMPTS_MAX):
             item = await self._kv.get(partition, branch_key(name))
             if item is None:
                 return entries
             record = decode_branch(item.value)
-            old = [retired for retired in record.retired if after(retired.at, GRACE_SECONDS) < now]
+            surplus = record.retired[:-RETIRED_LISTED]
+            old = [r for r in record.retired if r in surplus or after(r.at, GRACE_SECONDS) < now]
             if not old:
                 return entries
             for retired in old:

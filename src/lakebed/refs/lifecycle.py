@@ -35,6 +35,7 @@ from lakebed.model.ids import CommitId, Nonce
 from lakebed.model.repository import Repository
 from lakebed.refs.anchor import anchor
 from lakebed.refs.backoff import back_off
+from lakebed.refs.decoded import Decoded
 from lakebed.refs.versioned import Versioned
 
 
@@ -88,11 +89,12 @@ class RefLifecycle(Generic[L, D]):
         self._kv = kv
         self._clock = clock
         self._ids = ids
+        self._decoded = Decoded(kind.decode)
 
     async def visible(self, repo: Repository, name: str) -> Versioned[L] | None:
         """Return the ref if everyone can see it. One KV read, unless a creator died half-way."""
         item = await self._kv.get(repo.partition, self._kind.key(name))
-        live = self._kind.decode(item.value)[0] if item is not None else None
+        live = self._decoded(repo.partition, item)[0] if item is not None else None
         if item is None or live is None:
             return None
         found = Versioned(live, item.version)

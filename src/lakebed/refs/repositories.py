@@ -68,6 +68,7 @@ from lakebed.objects.port import ObjectStore
 from lakebed.refs.backoff import back_off
 from lakebed.refs.branches import branch_names, new_branch
 from lakebed.refs.commits import new_commit
+from lakebed.refs.decoded import Decoded
 from lakebed.refs.keys import (
     CLEANUP_PARTITION,
     REPOS_PREFIX,
@@ -108,6 +109,7 @@ class Repositories:
         self._clock = clock
         self._ids = ids
         self._canonical = canonical
+        self._decoded = Decoded(decode_repository)
 
     async def get(self, name: RepoName) -> Repository:
         """Return a live repository. One KV read.
@@ -125,7 +127,9 @@ class Repositories:
     async def find(self, name: RepoName) -> Versioned[RepositoryRecord] | None:
         """Return the record as it is, in whatever state."""
         item = await self._kv.get(REPOSITORIES_PARTITION, repo_key(name))
-        return Versioned(decode_repository(item.value), item.version) if item is not None else None
+        if item is None:
+            return None
+        return Versioned(self._decoded(REPOSITORIES_PARTITION, item), item.version)
 
     async def scan(self, *, prefix: str = "", after: str = "") -> AsyncIterator[Versioned[RepositoryRecord]]:
         """Yield every record, in whatever state, by name."""

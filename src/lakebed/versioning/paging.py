@@ -5,15 +5,19 @@ stream is left and a new one begun past everything below it, so that a folder co
 one seek however much it holds.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.format.search import count_below
+from lakebed.format.columns import column, text_buffers
 
-Scan = Callable[[str], AsyncIterator[pa.Table]]
+Scan = Callable[[str], AsyncGenerator[pa.Table, None]]
 """Yields blocks in key order from a key on. It may be begun many times for one page."""
+
+Peek = Callable[[str], Awaitable[str | None]]
+"""Returns the first key of the stream from a key on, for less than beginning the stream would cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,27 +39,48 @@ async def flat_page(scan: Scan, schema: pa.Schema, *, after: str, amount: int) -
     """Return the first `amount` rows after the key `after`."""
     blocks: list[pa.Table] = []
     wanted = amount + 1
-    async for block in scan(successor(after)):
-        blocks.append(block.slice(0, wanted))
-        wanted -= blocks[-1].num_rows
-        if wanted == 0:
-            break
+    # Closed here and not by the garbage collector, which would make a task of it: a third of the cost of a page.
+    async with aclosing(scan(successor(after))) as stream:
+        async for block in stream:
+            blocks.append(block.slice(0, wanted))
+            wanted -= blocks[-1].num_rows
+            if wanted == 0:
+                break
     rows = pa.concat_tables(blocks) if blocks else schema.empty_table()
     return BlockPage(rows=rows.slice(0, amount), prefixes=(), has_more=rows.num_rows > amount)
 
 
 async def folded_page(
-    scan: Scan, schema: pa.Schema, *, prefix: str, after: str, delimiter: str, amount: int
+    scan: Scan,
+    schema: pa.Schema,
+    *,
+    prefix: str,
+    after: str,
+    delimiter: str,
+    amount: int,
+    peek: Peek | None = None,
 ) -> BlockPage:
     """Return the first `amount` rows and common prefixes after `after`.
 
     A row whose key has `delimiter` behind `prefix` is folded into the prefix that ends with it.
+    With `peek`, a folder costs one of its calls, and the stream is begun only for rows.
     """
-    folder = _fold(after, prefix, delimiter) if after.startswith(prefix) else None
-    cursor = successor(after) if folder is None else _past(folder)
-    page = _Page(prefix, delimiter, amount)
+    fold = _Fold(prefix.encode(), delimiter.encode())
+    folder = fold(after.encode()) if after.startswith(prefix) else None
+    cursor = successor(after) if folder is None else _past(folder.decode())
+    page = _Page(fold, amount)
     while cursor is not None:
-        cursor = await page.take(scan(cursor))
+        if peek is not None:
+            first = await peek(cursor)
+            if first is None:
+                break
+            folder = fold(first.encode())
+            if folder is not None:
+                cursor = page.add_folder(folder)
+                continue
+            cursor = first
+        async with aclosing(scan(cursor)) as stream:
+            cursor = await page.take(stream)
     rows = pa.concat_tables(page.parts) if page.parts else schema.empty_table()
     return BlockPage(rows=rows, prefixes=tuple(page.prefixes), has_more=page.has_more)
 
@@ -65,55 +90,93 @@ def successor(key: str) -> str:
     return key + "\0" if key else ""
 
 
+class BlockKeys:
+    """The key column of a block, for a search of a few rows: Arrow's own scalars cost a microsecond each."""
+
+    __slots__ = ("_data", "_offsets", "rows")
+
+    def __init__(self, block: pa.Table) -> None:
+        offsets, data = text_buffers(column(block, "key"))
+        self._offsets, self._data = memoryview(offsets), memoryview(data)
+        self.rows = block.num_rows
+
+    def __getitem__(self, row: int) -> bytes:
+        return self._data[self._offsets[row] : self._offsets[row + 1]].tobytes()
+
+    def position(self, key: bytes, *, low: int = 0) -> int:
+        """Return the first row from `low` on whose key is not smaller than `key`."""
+        offsets, data, high = self._offsets, self._data, self.rows
+        while low < high:
+            middle = (low + high) // 2
+            if data[offsets[middle] : offsets[middle + 1]].tobytes() < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """Which folder a key is folded into, if any."""
+
+    prefix: bytes
+    delimiter: bytes
+
+    def __call__(self, key: bytes) -> bytes | None:
+        at = key.find(self.delimiter, len(self.prefix))
+        return key[: at + len(self.delimiter)] if at >= 0 else None
+
+
 class _Page:
     """A page being filled."""
 
-    def __init__(self, prefix: str, delimiter: str, amount: int) -> None:
-        self._prefix = prefix
-        self._delimiter = delimiter
+    def __init__(self, fold: _Fold, amount: int) -> None:
+        self._fold = fold
         self._room = amount
         self.parts: list[pa.Table] = []
         self.prefixes: list[str] = []
         self.has_more = False
 
-    async def take(self, blocks: AsyncIterator[pa.Table]) -> str | None:
+    def add_folder(self, folder: bytes) -> str | None:
+        """Add a common prefix; return where to go on, or None at the end of the page."""
+        if self._room == 0:
+            self.has_more = True
+            return None
+        self._room -= 1
+        self.prefixes.append(folder.decode())
+        return _past(self.prefixes[-1])
+
+    async def take(self, blocks: AsyncGenerator[pa.Table, None]) -> str | None:
         """Fill the page from a stream; return where to begin the next one, or None at the end of the page."""
         async for block in blocks:
-            index = 0
+            keys, index = BlockKeys(block), 0
             while index < block.num_rows:
-                run, folder = self._next_folder(block, index)
-                self.parts.append(block.slice(index, run))
-                self._room -= run
-                index += run
+                run, folder = self._next_folder(keys, index)
+                if run:
+                    self.parts.append(block.slice(index, run))
+                    self._room -= run
+                    index += run
                 if index < block.num_rows and self._room == 0:
                     self.has_more = True
                     return None
                 if folder is None:
                     continue
-                self.prefixes.append(folder)
-                self._room -= 1
-                beyond = _past(folder)
+                beyond = self.add_folder(folder)
                 if beyond is None:
                     return None
-                index += count_below(block.slice(index), beyond)
+                index = keys.position(beyond.encode(), low=index)
                 if index == block.num_rows:
                     return beyond
         return None
 
-    def _next_folder(self, block: pa.Table, index: int) -> tuple[int, str | None]:
+    def _next_folder(self, keys: BlockKeys, index: int) -> tuple[int, bytes | None]:
         """Return how many rows from `index` on are plain and fit, and the folder that follows them."""
-        keys = block.column("key")
-        most = min(self._room, block.num_rows - index)
+        most = min(self._room, keys.rows - index)
         for run in range(most):
-            folder = _fold(keys[index + run].as_py(), self._prefix, self._delimiter)
+            folder = self._fold(keys[index + run])
             if folder is not None:
                 return run, folder
         return most, None
-
-
-def _fold(key: str, prefix: str, delimiter: str) -> str | None:
-    at = key.find(delimiter, len(prefix))
-    return key[: at + len(delimiter)] if at >= 0 else None
 
 
 def _past(prefix: str) -> str | None:

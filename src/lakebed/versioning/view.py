@@ -6,7 +6,8 @@ costs one seek however many objects it holds, and staged rows are read a page at
 a time.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -95,12 +96,13 @@ class View:
 
     async def scan(
         self, repo: Repository, source: Source, *, start: str = "", prefix: str = "", first_page: int = 1000
-    ) -> AsyncIterator[pa.Table]:
+    ) -> AsyncGenerator[pa.Table, None]:
         """Yield everything from `start` on as entry blocks in key order."""
         trees = await self._parts.trees_of(repo)
         if source.branch is None or not tokens_of(source.branch):
-            async for block in trees.scan(source.tree, start=start, prefix=prefix):
-                yield block
+            async with aclosing(trees.scan(source.tree, start=start, prefix=prefix)) as blocks:
+                async for block in blocks:
+                    yield block
             return
         runs = [
             self._parts.staging.reader.scan(
@@ -117,7 +119,7 @@ class View:
 
 async def _tree_changes(
     trees: Trees, tree: MetarangeId, *, start: str, prefix: str, first: int
-) -> AsyncIterator[pa.Table]:
+) -> AsyncGenerator[pa.Table, None]:
     """Yield a tree's entries as change blocks, in pieces about as large as those they are merged with."""
     piece = first
     async for block in trees.scan(tree, start=start, prefix=prefix):

@@ -8,7 +8,7 @@ from lakebed.errors import ConflictError, ErrorKind, LakebedError
 from lakebed.format.records import encode_branch, encode_cleanup, encode_stash
 from lakebed.format.rows import OPEN_KEY
 from lakebed.kv.port import Expect, Row
-from lakebed.limits import GRACE_SECONDS
+from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED
 from lakebed.model.branch import DeletedBranch
 from lakebed.model.ids import BranchName, CommitId, Nonce, StagingToken
 from lakebed.model.layers import Layer, RetiredLayer, SegmentLayer, TokenLayer
@@ -412,3 +412,21 @@ async def test_a_tentative_branch_drains_too_and_can_be_finished_after(world: Wo
     world.clock.advance(GRACE_SECONDS + 1)
     assert (await world.cleaner.clean_once()).tokens == 1
     assert not (await world.branches.get(repo, MAIN)).value.tentative
+
+
+async def test_a_record_with_many_retired_layers_gets_short_and_loses_none_before_its_time(
+    world: World,
+) -> None:
+    tokens = [StagingToken(f"lake-main:{n:03d}") for n in range(RETIRED_LISTED + 10)]
+    repo = await retire(world, *(TokenLayer(token=token, seq=n + 1) for n, token in enumerate(tokens)))
+
+    for _ in range(2):
+        await world.cleaner.clean_once()
+        assert await world.cleaner.drain_retired(repo, MAIN) == 0
+        assert len((await world.branches.get(repo, MAIN)).value.retired) == RETIRED_LISTED
+        assert await world.partitions() >= set(tokens)
+
+    world.clock.advance(GRACE_SECONDS + 1)
+    assert (await world.cleaner.clean_once()).tokens == len(tokens)
+    assert (await world.branches.get(repo, MAIN)).value.retired == ()
+    assert not await world.partitions() & set(tokens)
