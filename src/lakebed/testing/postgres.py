@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 from psycopg import sql
@@ -48,10 +49,15 @@ class PostgresServer:
 
 
 @contextmanager
-def running_postgres(folder: Path) -> Iterator[PostgresServer]:
-    """Start a server with its data in `folder`, and end it afterwards."""
-    server = PostgresServer(folder)
-    try:
-        yield server
-    finally:
-        server.end()
+def running_postgres() -> Iterator[PostgresServer]:
+    """Start an empty server, and end and remove it afterwards.
+
+    Its folder is not below pytest's: root's server runs as another user, from whom every
+    pytest that starts takes its folders away.
+    """
+    with TemporaryDirectory(prefix="lakebed-postgres-") as folder:
+        server = PostgresServer(Path(folder) / "data")
+        try:
+            yield server
+        finally:
+            server.end()

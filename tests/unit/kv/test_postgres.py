@@ -35,9 +35,9 @@ async def store(database: str) -> AsyncIterator[PostgresKV]:
 
 
 @pytest.fixture
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+def own_server() -> Iterator[PostgresServer]:
     """A server that the test may stop."""
-    with running_postgres(tmp_path_factory.mktemp("own-postgres")) as server:
+    with running_postgres() as server:
         yield server
 
 
