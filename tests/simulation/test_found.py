@@ -1,13 +1,23 @@
 """What the simulation has found, each as the shortest run that shows it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
+from lakebed.env.clock import Instant, SystemClock
 from lakebed.errors import ErrorKind, UnavailableError
 from lakebed.kv.drivers.memory import MemoryKV
-from lakebed.model.ids import BranchName, CommitId
+from lakebed.kv.wrappers.faults import AppliedLate, FaultyKV, Operation, Refused, Script
+from lakebed.model.entries import Entry
+from lakebed.model.ids import BranchName, CommitId, Path
+from lakebed.staging.conditions import IfAbsent
 from lakebed.testing.lake import COMMIT, open_lake
+
+
+def entry(path: str, content: str) -> Entry:
+    return Entry(path=Path(path), address=f"data/{content}", checksum=content, size_bytes=1, mtime=Instant(1))
 
 
 class Interrupted(MemoryKV):
@@ -95,3 +105,52 @@ async def test_a_commit_that_starts_over_may_come_to_the_same_commit_again() -> 
         commit = await lake.engine.committer.commit(lake.repo, branch, COMMIT)
 
         assert (await lake.engine.parts.branches.get(lake.repo, branch)).value.commit_id == commit.id
+
+
+async def test_a_condition_is_not_refused_for_a_write_that_never_came_to_be() -> None:
+    class Stuck(MemoryKV):
+        """Holds the first batch of rows until the others have gathered, then loses all of the second."""
+
+        gate = asyncio.Event()
+        batches = 0
+
+        async def set_rows(self, *args, **options) -> None:
+            Stuck.batches += 1
+            if Stuck.batches == 1:
+                await self.gate.wait()
+            if Stuck.batches == 2:
+                raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, "no connection")
+            await super().set_rows(*args, **options)
+
+    async with open_lake(Stuck()) as lake:
+        write = partial(lake.engine.parts.staging.write, lake.repo, BranchName("main"))
+        first = asyncio.create_task(write([entry("z", "1")]))
+        while Stuck.batches == 0:
+            await asyncio.sleep(0)
+        others = [asyncio.create_task(write([entry("a", n)], condition=IfAbsent())) for n in "12"]
+        await asyncio.sleep(0)
+        Stuck.gate.set()
+        await first
+        results = await asyncio.gather(*others, return_exceptions=True)
+
+        assert [type(result) for result in results] == [UnavailableError, UnavailableError]
+
+
+@pytest.mark.parametrize("noun", ["branch", "repository"])
+async def test_a_deletion_nobody_can_look_for_is_not_said_to_have_failed(noun: str) -> None:
+    script = Script({})
+    kv = FaultyKV(MemoryKV(), plan=lambda call: script(call), clock=SystemClock())
+    async with open_lake(kv) as lake:
+        head = (await lake.engine.parts.branches.get(lake.repo, BranchName("main"))).value.commit_id
+        await lake.engine.parts.branches.create(lake.repo, BranchName("dev"), head)
+        gets = [None, Refused(), Refused()] if noun == "repository" else [None, Refused()]
+        script = Script({Operation.SWAP: [AppliedLate()], Operation.GET: gets})
+
+        with pytest.raises(UnavailableError) as caught:
+            if noun == "branch":
+                await lake.engine.parts.branches.delete(lake.repo, BranchName("dev"))
+            else:
+                await lake.engine.repositories.delete(lake.repo)
+
+        assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
+        assert await kv.land() == 1

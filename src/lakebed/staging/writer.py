@@ -61,6 +61,8 @@ class _Plan:
 
     rows: list[Row]
     accepted: list[_Request]
+    refused: list[tuple[_Request, PreconditionError]]
+    """Those whose condition does not hold because of what this very batch writes."""
     conditional: bool
 
 
@@ -184,6 +186,9 @@ class BranchWriter:
         for request in plan.accepted:
             if not request.done.done():
                 request.done.set_result(None)
+        for request, refusal in plan.refused:
+            if not request.done.done():
+                request.done.set_exception(refusal)
 
     async def _current(self, batch: list[_Request]) -> tuple[Branch, StagingToken]:
         """Return the branch record with an open staging token.
@@ -217,10 +222,15 @@ class BranchWriter:
         return branch, branch.staging_token
 
     async def _plan(self, branch: Branch, token: StagingToken, batch: list[_Request], nonce: Nonce) -> _Plan:
-        """Decide the conditions in order of arrival, each seeing what those before it write."""
+        """Decide the conditions in order of arrival, each seeing what those before it write.
+
+        Who is refused for what is there already is told so at once. Who is refused for what the batch will write is
+        told when it is written: if it never is, the condition may hold after all.
+        """
         found = await self._look_up(branch, batch)
         written: dict[Path, Change] = {}
         accepted: list[_Request] = []
+        refused: list[tuple[_Request, PreconditionError]] = []
         rows: list[Row] = []
         if self._opened != token:
             rows.append(Row(OPEN_KEY, OPEN_VALUE))
@@ -230,7 +240,10 @@ class BranchWriter:
             try:
                 self._require(request, written, found)
             except PreconditionError as error:
-                request.done.set_exception(error)
+                if any(change.path in written for change in request.changes):
+                    refused.append((request, error))
+                else:
+                    request.done.set_exception(error)
                 continue
             accepted.append(request)
             for change in request.changes:
@@ -240,7 +253,8 @@ class BranchWriter:
                     expect = staged.version if staged is not None and staged.token == token else Expect.ABSENT
                 rows.append(Row(row_key(change.path), encode_row(change, nonce), expect))
                 written[change.path] = change
-        return _Plan(rows if accepted else [], accepted, any(r.condition is not None for r in accepted))
+        conditional = any(request.condition is not None for request in accepted)
+        return _Plan(rows if accepted else [], accepted, refused, conditional)
 
     def _require(
         self,
