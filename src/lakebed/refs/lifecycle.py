@@ -231,10 +231,17 @@ class RefLifecycle(Generic[L, D]):
 
         Raises:
             NotFoundError: there is none of that name.
+            UnavailableError: `OUTCOME_UNKNOWN`: it may have been deleted.
         """
         victim: L | None = None
+        unsure = False
         for attempt in range(SWAP_ATTEMPTS_MAX):
-            found = await self.visible(repo, name)
+            try:
+                found, now = await self.visible(repo, name), await self._kv.now()
+            except LakebedError as error:
+                if not unsure or is_unknown(error):
+                    raise
+                raise self._unknown(name) from error
             if victim is not None and (found is None or found.value.created_by != victim.created_by):
                 return victim  # Gone, by an own swap whose reply was lost or by somebody else's.
             if found is None:
@@ -242,7 +249,7 @@ class RefLifecycle(Generic[L, D]):
                     self._kind.missing, f"{self._kind.noun} {name!r} not found in {repo.name}"
                 )
             victim = found.value
-            tombstone = self._kind.buried(victim, await self._kv.now())
+            tombstone = self._kind.buried(victim, now)
             try:
                 await self._kv.swap(
                     repo.partition,
@@ -253,12 +260,13 @@ class RefLifecycle(Generic[L, D]):
             except ConflictError:
                 pass
             except UnavailableError as error:
-                if not is_unknown(error):
+                if not unsure and not is_unknown(error):
                     raise
+                unsure = True
             else:
                 return victim
             await back_off(attempt, clock=self._clock, ids=self._ids)
-        raise self._too_many(name)
+        raise self._unknown(name) if unsure else self._too_many(name)
 
     def _unknown(self, name: str) -> LakebedError:
         return UnavailableError(

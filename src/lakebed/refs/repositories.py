@@ -203,10 +203,16 @@ class Repositories:
 
         Raises:
             NotFoundError: `REPO_NOT_FOUND`: it is gone already, whoever may have its name now.
+            UnavailableError: `OUTCOME_UNKNOWN`: it may have been deleted.
         """
         sent = False
         for attempt in range(SWAP_ATTEMPTS_MAX):
-            found = await self.find(repo.name)
+            try:
+                found = await self.find(repo.name)
+            except UnavailableError as error:
+                if not sent:
+                    raise
+                raise _unknown(repo.name) from error
             if found is None or isinstance(found.value, GoneRepository) or found.value.uid != repo.uid:
                 if sent:
                     return
@@ -216,13 +222,13 @@ class Repositories:
             except ConflictError:
                 pass
             except UnavailableError as error:
-                if not is_unknown(error):
+                if not sent and not is_unknown(error):
                     raise
                 sent = True
             else:
                 return
             await back_off(attempt, clock=self._clock, ids=self._ids)
-        raise _contended(repo.name)
+        raise _unknown(repo.name) if sent else _contended(repo.name)
 
     async def give_up(self, claim: Versioned[CreatingRepository]) -> None:
         """End a creation that did not go live. Nothing happens if it did."""
@@ -427,6 +433,12 @@ def _missing(name: RepoName) -> LakebedError:
 
 def _exists(name: RepoName, why: str) -> LakebedError:
     return AlreadyExistsError(ErrorKind.REPO_EXISTS, f"repository {name!r} {why}")
+
+
+def _unknown(name: RepoName) -> LakebedError:
+    return UnavailableError(
+        ErrorKind.OUTCOME_UNKNOWN, f"repository {name!r} may have been deleted: look before you try again"
+    )
 
 
 def _contended(name: RepoName) -> LakebedError:

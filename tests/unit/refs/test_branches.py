@@ -536,7 +536,7 @@ async def test_a_creation_that_never_succeeds_says_so(
     ("fault", "kind"),
     [
         (Fault.CONFLICT, ErrorKind.TOO_MANY_RETRIES),
-        (Fault.LOST_REQUEST, ErrorKind.TOO_MANY_RETRIES),
+        (Fault.LOST_REQUEST, ErrorKind.OUTCOME_UNKNOWN),
         (Fault.REFUSED, ErrorKind.STORE_UNAVAILABLE),
     ],
 )

@@ -580,7 +580,7 @@ async def test_a_writer_that_holds_a_deleted_repository_never_meets_its_namesake
     ("fault", "kind"),
     [
         (Fault.CONFLICT, ErrorKind.TOO_MANY_RETRIES),
-        (Fault.LOST_REQUEST, ErrorKind.TOO_MANY_RETRIES),
+        (Fault.LOST_REQUEST, ErrorKind.OUTCOME_UNKNOWN),
         (Fault.REFUSED, ErrorKind.STORE_UNAVAILABLE),
     ],
 )
