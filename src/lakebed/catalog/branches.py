@@ -1,5 +1,8 @@
 """Branches: created, deleted, listed, reset; and the changes of their HEAD."""
 
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import branch_arn, repository_arn
+from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.limits import LIST_PAGE_DEFAULT
 from lakebed.model.branch import Branch
@@ -12,11 +15,13 @@ from lakebed.versioning.commit import CommitRequest
 class Branches:
     """Use cases on branches."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, caller: Caller) -> None:
         self._engine = engine
+        self._caller = caller
 
     async def get(self, repo_name: str, branch: str) -> Branch:
         """Return a branch."""
+        self._caller.require(Action.READ_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         return (await self._engine.parts.branches.get(repo, parse_branch_name(branch))).value
 
@@ -24,6 +29,7 @@ class Branches:
         self, repo_name: str, branch: str, source: str, *, hidden: bool = False, force: bool = False
     ) -> CommitId:
         """Create a branch on the commit of the ref `source` and return that commit."""
+        self._caller.require(Action.CREATE_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
         name = parse_branch_name(branch)
@@ -33,6 +39,7 @@ class Branches:
 
     async def delete(self, repo_name: str, branch: str, *, force: bool = False) -> None:
         """Delete a branch and what is uncommitted on it."""
+        self._caller.require(Action.DELETE_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
         await self._engine.parts.branches.delete(repo, parse_branch_name(branch))
@@ -47,6 +54,7 @@ class Branches:
         show_hidden: bool = False,
     ) -> Listing[Branch]:
         """Return one page of branches by name."""
+        self._caller.require(Action.LIST_BRANCHES, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         return await self._engine.parts.branches.list(
             repo, prefix=prefix, after=after, amount=amount, show_hidden=show_hidden
@@ -54,24 +62,28 @@ class Branches:
 
     async def reset(self, repo_name: str, branch: str, *, force: bool = False) -> None:
         """Forget everything uncommitted."""
+        self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="staging_write", force=force)
         await self._engine.resetter.reset_branch(repo, name)
 
     async def reset_path(self, repo_name: str, branch: str, path: str, *, force: bool = False) -> None:
         """Bring one path back to its committed state."""
+        self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="staging_write", force=force)
         await self._engine.resetter.reset_path(repo, name, parse_path(path))
 
     async def reset_prefix(self, repo_name: str, branch: str, prefix: str, *, force: bool = False) -> None:
         """Bring every path under `prefix` back to its committed state."""
+        self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="staging_write", force=force)
         await self._engine.resetter.reset_prefix(repo, name, prefix)
 
     async def hard_reset(self, repo_name: str, branch: str, ref: str, *, force: bool = False) -> Commit:
         """Let a clean branch point at the commit of `ref`."""
+        self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="commit", force=force)
         target = await self._engine.resolver.resolve_commit(repo, ref)
@@ -88,6 +100,7 @@ class Branches:
         force: bool = False,
     ) -> Commit:
         """Undo the commit of `ref` on the branch, as a new commit."""
+        self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
         commit_id = await self._engine.resolver.resolve_commit(repo, ref)
@@ -106,6 +119,7 @@ class Branches:
         force: bool = False,
     ) -> Commit:
         """Do what the commit of `ref` did once more on the branch, as a new commit."""
+        self._caller.require(Action.CREATE_COMMIT, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
         commit_id = await self._engine.resolver.resolve_commit(repo, ref)

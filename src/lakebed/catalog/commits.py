@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import branch_arn, repository_arn
+from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
 from lakebed.model.commits import Commit
 from lakebed.model.ids import EMPTY_TREE, MetarangeId, parse_path
@@ -15,8 +18,9 @@ from lakebed.versioning.commit import CommitRequest
 class Commits:
     """Use cases on commits."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, caller: Caller) -> None:
         self._engine = engine
+        self._caller = caller
 
     async def commit(
         self,
@@ -28,6 +32,7 @@ class Commits:
         force: bool = False,
     ) -> Commit:
         """Commit what is staged, or a ready tree onto a clean branch."""
+        self._caller.require(Action.CREATE_COMMIT, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="commit", force=force)
         if source_metarange is not None:
@@ -38,6 +43,7 @@ class Commits:
 
     async def get(self, repo_name: str, ref: str) -> Commit:
         """Return the commit of a ref expression."""
+        self._caller.require(Action.READ_COMMIT, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         return await self._engine.parts.commits.get(
             repo, await self._engine.resolver.resolve_commit(repo, ref)
@@ -54,6 +60,7 @@ class Commits:
         prefixes: Sequence[str] = (),
     ) -> Listing[Commit]:
         """Return one page of a ref's history; with `objects` or `prefixes`, only commits that changed one of them."""
+        self._caller.require(Action.READ_BRANCH, branch_arn(repo_name, ref))
         repo = await self._engine.repo(repo_name)
         start = await self._engine.resolver.resolve_commit(repo, ref)
         if stop_at is not None:
@@ -70,6 +77,7 @@ class Commits:
 
         History is followed along first parents; a merge that brought the change in counts as its commit.
         """
+        self._caller.require(Action.READ_COMMIT, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         target = parse_path(path)
         current = await self._engine.parts.commits.get(

@@ -1,11 +1,15 @@
 """Differences between refs, and merging them away."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
 
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import branch_arn, repository_arn
+from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.committed.trees import Trees
 from lakebed.errors import ErrorKind, InvalidInputError
@@ -36,11 +40,13 @@ class DiffQuery:
 class Diffs:
     """Use cases on two refs."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, caller: Caller) -> None:
         self._engine = engine
+        self._caller = caller
 
     async def uncommitted(self, repo_name: str, branch: str, query: DiffQuery) -> BlockPage:
         """Return one page of what is uncommitted on a branch, as diff rows."""
+        self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         record = (await self._engine.parts.branches.get(repo, parse_branch_name(branch))).value
         first_page = query.amount + 1
@@ -59,6 +65,7 @@ class Diffs:
         By default (three dots) from their common ancestor to `right`, with `conflict` where `left` changed
         the same path differently since; with `two_dot`, from `left` itself.
         """
+        self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         from_ref = await self._engine.resolver.resolve(repo, left)
         to_ref = await self._engine.resolver.resolve(repo, right)
@@ -70,6 +77,7 @@ class Diffs:
 
     async def merge_base(self, repo_name: str, left: str, right: str) -> Commit:
         """Return the best common ancestor of two refs."""
+        self._caller.require(Action.LIST_COMMITS, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         resolver = self._engine.resolver
         return await find_merge_base(
@@ -83,6 +91,7 @@ class Diffs:
         self, repo_name: str, source: str, dest: str, request: MergeRequest, *, force: bool = False
     ) -> Merged:
         """Merge a ref into a branch."""
+        self._caller.require(Action.CREATE_COMMIT, branch_arn(repo_name, dest))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
         name = parse_branch_name(dest)
@@ -139,26 +148,29 @@ async def _page(scan: Scan, query: DiffQuery) -> BlockPage:
 
 
 async def _with_conflicts(
-    trees: Trees, blocks: AsyncIterator[pa.Table], *, base: MetarangeId, left: MetarangeId
-) -> AsyncIterator[pa.Table]:
+    trees: Trees, blocks: AsyncGenerator[pa.Table, None], *, base: MetarangeId, left: MetarangeId
+) -> AsyncGenerator[pa.Table, None]:
     """Mark the differences that `left` does not share: it changed the path since `base`, and to something else."""
-    async for block in blocks:
-        if left == base:
-            yield block
-            continue
-        keys = block.column("key")
-        ours = _identities(await trees.lookup_many(left, keys), "ours")
-        theirs = _identities(await trees.lookup_many(base, keys), "before")
-        frame = pl.DataFrame(pl.from_arrow(block))
-        joined = frame.join(ours, on="key", how="left", maintain_order="left").join(
-            theirs, on="key", how="left", maintain_order="left"
-        )
-        wanted = pl.when(pl.col("type") == DiffType.REMOVED.value).then(None).otherwise(pl.col("identity"))
-        conflict = pl.col("ours").ne_missing(pl.col("before")) & pl.col("ours").ne_missing(wanted)
-        marked = joined.with_columns(
-            type=pl.when(conflict).then(pl.lit(DiffType.CONFLICT.value)).otherwise(pl.col("type"))
-        )
-        yield marked.select(DIFF_SCHEMA.names).to_arrow().cast(DIFF_SCHEMA)
+    async with aclosing(blocks):
+        async for block in blocks:
+            if left == base:
+                yield block
+                continue
+            keys = block.column("key")
+            ours = _identities(await trees.lookup_many(left, keys), "ours")
+            theirs = _identities(await trees.lookup_many(base, keys), "before")
+            frame = pl.DataFrame(pl.from_arrow(block))
+            joined = frame.join(ours, on="key", how="left", maintain_order="left").join(
+                theirs, on="key", how="left", maintain_order="left"
+            )
+            wanted = (
+                pl.when(pl.col("type") == DiffType.REMOVED.value).then(None).otherwise(pl.col("identity"))
+            )
+            conflict = pl.col("ours").ne_missing(pl.col("before")) & pl.col("ours").ne_missing(wanted)
+            marked = joined.with_columns(
+                type=pl.when(conflict).then(pl.lit(DiffType.CONFLICT.value)).otherwise(pl.col("type"))
+            )
+            yield marked.select(DIFF_SCHEMA.names).to_arrow().cast(DIFF_SCHEMA)
 
 
 def _identities(block: pa.Table, name: str) -> pl.DataFrame:

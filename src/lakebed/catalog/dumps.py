@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import repository_arn
+from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.catalog.tasks import Report, Tasks
 from lakebed.model.tasks import Task
@@ -14,22 +17,29 @@ _RESTORE = "restore"
 class Dumps:
     """Use cases on dumps: at once, or as a task."""
 
-    def __init__(self, engine: Engine, tasks: Tasks) -> None:
+    def __init__(self, engine: Engine, caller: Caller, tasks: Tasks) -> None:
         self._engine = engine
+        self._caller = caller
         self._tasks = tasks
 
     async def dump(self, repo_name: str) -> RefsDump:
         """Write the branches, tags and commits of a repository into its namespace."""
+        for action in (Action.LIST_TAGS, Action.LIST_BRANCHES, Action.LIST_COMMITS):
+            self._caller.require(action, repository_arn(repo_name))
         return await self._engine.dumper.dump(await self._engine.repo(repo_name))
 
     async def restore(self, repo_name: str, dump: RefsDump, *, force: bool = False) -> None:
         """Bring the refs of a dump back into a bare repository."""
+        for action in (Action.CREATE_TAG, Action.CREATE_BRANCH, Action.CREATE_COMMIT):
+            self._caller.require(action, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
         await self._engine.dumper.restore(repo, dump)
 
     async def start_dump(self, repo_name: str) -> Task:
         """Begin to dump."""
+        for action in (Action.LIST_TAGS, Action.LIST_BRANCHES, Action.LIST_COMMITS):
+            self._caller.require(action, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
 
         async def work(_report: Report) -> Mapping[str, str]:
@@ -40,6 +50,8 @@ class Dumps:
 
     async def start_restore(self, repo_name: str, dump: RefsDump, *, force: bool = False) -> Task:
         """Begin to restore."""
+        for action in (Action.CREATE_TAG, Action.CREATE_BRANCH, Action.CREATE_COMMIT):
+            self._caller.require(action, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
 
@@ -51,8 +63,12 @@ class Dumps:
 
     async def dump_status(self, repo_name: str, task_id: str) -> Task:
         """Return how a dump goes."""
+        for action in (Action.LIST_TAGS, Action.LIST_BRANCHES, Action.LIST_COMMITS):
+            self._caller.require(action, repository_arn(repo_name))
         return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_DUMP)
 
     async def restore_status(self, repo_name: str, task_id: str) -> Task:
         """Return how a restore goes."""
+        for action in (Action.CREATE_TAG, Action.CREATE_BRANCH, Action.CREATE_COMMIT):
+            self._caller.require(action, repository_arn(repo_name))
         return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_RESTORE)

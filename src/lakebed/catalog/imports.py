@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import branch_arn, namespace_arn, object_arn
+from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.catalog.tasks import Report, Tasks
 from lakebed.model.ids import parse_branch_name
@@ -15,8 +18,9 @@ _KIND = "import"
 class Imports:
     """Use cases on imports."""
 
-    def __init__(self, engine: Engine, tasks: Tasks) -> None:
+    def __init__(self, engine: Engine, caller: Caller, tasks: Tasks) -> None:
         self._engine = engine
+        self._caller = caller
         self._tasks = tasks
 
     async def start(
@@ -29,6 +33,10 @@ class Imports:
         force: bool = False,
     ) -> Task:
         """Begin to import `paths` into the branch; what is wrong with them is said at once."""
+        for each in paths:
+            self._caller.require(Action.IMPORT_FROM_STORAGE, namespace_arn(each.address))
+            self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, each.destination))
+        self._caller.require(Action.CREATE_COMMIT, branch_arn(repo_name, branch))
         engine = self._engine
         repo = await engine.repo(repo_name)
         require_writable(repo, force=force)
@@ -42,10 +50,12 @@ class Imports:
 
         return await self._tasks.start(repo, _KIND, work)
 
-    async def status(self, repo_name: str, task_id: str) -> Task:
+    async def status(self, repo_name: str, branch: str, task_id: str) -> Task:
         """Return how an import goes."""
+        self._caller.require(Action.READ_BRANCH, branch_arn(repo_name, branch))
         return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_KIND)
 
-    async def cancel(self, repo_name: str, task_id: str) -> None:
+    async def cancel(self, repo_name: str, branch: str, task_id: str) -> None:
         """Stop an import; nothing of it becomes visible."""
+        self._caller.require(Action.IMPORT_CANCEL, branch_arn(repo_name, branch))
         await self._tasks.cancel(await self._engine.repo(repo_name), task_id, kind=_KIND)

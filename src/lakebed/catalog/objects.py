@@ -9,6 +9,9 @@ import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import namespace_arn, object_arn, repository_arn
+from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.format.records import encode_copy
@@ -34,11 +37,13 @@ class Attributes:
 class Objects:
     """Use cases on objects."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, caller: Caller) -> None:
         self._engine = engine
+        self._caller = caller
 
     async def stat(self, repo_name: str, ref: str, path: str) -> Entry:
         """Return the entry of `path` as `ref` shows it."""
+        self._caller.require(Action.READ_OBJECT, object_arn(repo_name, path))
         repo = await self._engine.repo(repo_name)
         return await self._engine.view.stat(repo, await self._engine.source(repo, ref), parse_path(path))
 
@@ -53,6 +58,7 @@ class Objects:
         amount: int = LIST_PAGE_DEFAULT,
     ) -> BlockPage:
         """Return one page of what `ref` shows."""
+        self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         source = await self._engine.source(repo, ref)
         return await self._engine.view.list(
@@ -68,6 +74,7 @@ class Objects:
         self, repo_name: str, ref: str, path: str, *, byte_range: ByteRange | None = None
     ) -> tuple[Entry, AsyncIterator[bytes]]:
         """Return the entry and its bytes in chunks."""
+        self._caller.require(Action.READ_OBJECT, object_arn(repo_name, path))
         repo = await self._engine.repo(repo_name)
         entry = await self._engine.view.stat(repo, await self._engine.source(repo, ref), parse_path(path))
         return entry, self._bytes(repo, entry, byte_range)
@@ -88,6 +95,7 @@ class Objects:
         Raises:
             PreconditionError: the condition does not hold; nothing is visible.
         """
+        self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, path))
         engine = self._engine
         repo = await engine.repo(repo_name)
         name = await engine.writable(repo, branch, action="staging_write", force=force)
@@ -133,6 +141,9 @@ class Objects:
             DeniedError: an address is not under a configured import prefix.
             InvalidInputError: an address is inside the namespace, or not an address at all.
         """
+        for entry in entries:
+            self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, entry.path))
+            self._caller.require(Action.IMPORT_FROM_STORAGE, namespace_arn(entry.address))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="staging_write", force=force)
         for entry in entries:
@@ -149,6 +160,8 @@ class Objects:
         force: bool = False,
     ) -> None:
         """Delete objects. Paths that do not exist are no error."""
+        for path in paths:
+            self._caller.require(Action.DELETE_OBJECT, object_arn(repo_name, path))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="staging_write", force=force)
         changes: list[Change] = [Tombstone(path=parse_path(path)) for path in paths]
@@ -166,6 +179,8 @@ class Objects:
         force: bool = False,
     ) -> Entry:
         """Copy an object inside a repository; `shallow` moves no bytes: both paths then share an address."""
+        self._caller.require(Action.READ_OBJECT, object_arn(repo_name, source_path))
+        self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, dest_path))
         engine = self._engine
         repo = await engine.repo(repo_name)
         name = await engine.writable(repo, branch, action="staging_write", force=force)
@@ -192,6 +207,7 @@ class Objects:
         Raises:
             PreconditionError: the object was changed meanwhile.
         """
+        self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, path))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="staging_write", force=force)
         found = await self._engine.view.stat(repo, await self._engine.source(repo, branch), parse_path(path))

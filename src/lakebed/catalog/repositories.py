@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import namespace_arn, repository_arn
+from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.limits import LIST_PAGE_DEFAULT
 from lakebed.model.ids import parse_branch_name, parse_repo_name
@@ -12,8 +15,9 @@ from lakebed.refs.listing import Listing
 class Repositories:
     """Use cases on repositories."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, caller: Caller) -> None:
         self._engine = engine
+        self._caller = caller
 
     async def create(
         self,
@@ -25,6 +29,8 @@ class Repositories:
         read_only: bool = False,
     ) -> Repository:
         """Create a repository in an empty namespace."""
+        self._caller.require(Action.CREATE_REPOSITORY, repository_arn(name))
+        self._caller.require(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(namespace))
         return await self._engine.repositories.create(
             parse_repo_name(name),
             namespace,
@@ -35,44 +41,64 @@ class Repositories:
 
     async def get(self, name: str) -> Repository:
         """Return a repository."""
+        self._caller.require(Action.READ_REPOSITORY, repository_arn(name))
         return await self._engine.repo(name)
 
     async def list(
         self, *, prefix: str = "", after: str = "", search: str = "", amount: int = LIST_PAGE_DEFAULT
     ) -> Listing[Repository]:
-        """Return one page of repositories by name; `search` may be anywhere in the name."""
-        return await self._engine.repositories.list(prefix=prefix, after=after, search=search, amount=amount)
+        """Return one page of the repositories that the caller may see, by name; `search` may be anywhere in it."""
+        found: list[Repository] = []
+        while True:
+            page = await self._engine.repositories.list(
+                prefix=prefix, after=after, search=search, amount=amount
+            )
+            for repo in page.results:
+                if not self._caller.may(Action.LIST_REPOSITORIES, repository_arn(repo.name)):
+                    continue
+                if len(found) == amount:
+                    return Listing(results=tuple(found), has_more=True)
+                found.append(repo)
+            if not page.has_more:
+                return Listing(results=tuple(found), has_more=False)
+            after = page.results[-1].name
 
     async def delete(self, name: str, *, delete_data: bool = False, force: bool = False) -> None:
         """Delete a repository; its objects stay in the namespace unless `delete_data`."""
+        self._caller.require(Action.DELETE_REPOSITORY, repository_arn(name))
         repo = await self._engine.repo(name)
         require_writable(repo, force=force)
         await self._engine.repositories.delete(repo, delete_data=delete_data)
 
     async def metadata(self, name: str) -> Mapping[str, str]:
         """Return the repository's metadata."""
+        self._caller.require(Action.READ_REPOSITORY, repository_arn(name))
         return await self._engine.metadata.get(await self._engine.repo(name))
 
     async def set_metadata(self, name: str, values: Mapping[str, str], *, force: bool = False) -> None:
         """Add or replace metadata."""
+        self._caller.require(Action.UPDATE_REPOSITORY, repository_arn(name))
         repo = await self._engine.repo(name)
         require_writable(repo, force=force)
         await self._engine.metadata.set(repo, values)
 
     async def delete_metadata(self, name: str, keys: Sequence[str], *, force: bool = False) -> None:
         """Remove metadata."""
+        self._caller.require(Action.UPDATE_REPOSITORY, repository_arn(name))
         repo = await self._engine.repo(name)
         require_writable(repo, force=force)
         await self._engine.metadata.delete(repo, keys)
 
     async def branch_protection(self, name: str) -> tuple[BranchProtection, str]:
         """Return the branch protection rules and their ETag ("" when there are none)."""
+        self._caller.require(Action.GET_BRANCH_PROTECTION_RULES, repository_arn(name))
         return await self._engine.protection.get(await self._engine.repo(name))
 
     async def set_branch_protection(
         self, name: str, rules: BranchProtection, *, if_match: str | None = None, force: bool = False
     ) -> None:
         """Replace the branch protection rules, if their ETag still is `if_match` where that is given."""
+        self._caller.require(Action.SET_BRANCH_PROTECTION_RULES, repository_arn(name))
         repo = await self._engine.repo(name)
         require_writable(repo, force=force)
         await self._engine.protection.set(repo, rules, if_match=if_match)

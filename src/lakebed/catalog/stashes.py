@@ -1,5 +1,8 @@
 """Stashes: made, listed, popped."""
 
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import branch_arn, object_arn, repository_arn
+from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.model.ids import Nonce
 from lakebed.model.stash import Stash
@@ -8,23 +11,27 @@ from lakebed.model.stash import Stash
 class Stashes:
     """Use cases on stashes."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, caller: Caller) -> None:
         self._engine = engine
+        self._caller = caller
 
     async def create(self, repo_name: str, branch: str, *, message: str = "", force: bool = False) -> Stash:
         """Put everything uncommitted on the branch aside."""
+        self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="staging_write", force=force)
         return await self._engine.stashes.stash(repo, name, message=message)
 
     async def list(self, repo_name: str) -> list[Stash]:
         """Return the stashes of a repository, oldest first."""
+        self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
         return await self._engine.stashes.list(await self._engine.repo(repo_name))
 
     async def pop(
         self, repo_name: str, stash_id: str, *, into: str | None = None, force: bool = False
     ) -> Stash:
         """Lay a stash over a branch: the one it came from unless `into` names another."""
+        self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, "*"))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
         branch = (

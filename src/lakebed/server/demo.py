@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.diffs import DiffQuery
+from lakebed.catalog.session import Session
 from lakebed.errors import AlreadyExistsError
 from lakebed.format.blocks import block_entries
 from lakebed.refs.log import LogQuery
@@ -50,7 +50,7 @@ def demo(context: typer.Context, data: DataOption = _DATA) -> None:
 def ls(context: typer.Context, ref: str = "main", prefix: str = "") -> None:
     """List the objects of a ref."""
 
-    async def listed(catalog: Catalog) -> None:
+    async def listed(catalog: Session) -> None:
         page = await catalog.objects.list(REPO, ref, prefix=prefix, amount=1000)
         table = Table("size", "path", box=None)
         for entry in block_entries(page.rows):
@@ -64,7 +64,7 @@ def ls(context: typer.Context, ref: str = "main", prefix: str = "") -> None:
 def cat(context: typer.Context, ref: str, path: str) -> None:
     """Print an object."""
 
-    async def printed(catalog: Catalog) -> None:
+    async def printed(catalog: Session) -> None:
         _, chunks = await catalog.objects.read(REPO, ref, path)
         async for chunk in chunks:
             out.file.write(chunk.decode(errors="replace"))
@@ -99,7 +99,7 @@ def commit(
 def diff(context: typer.Context, left: str, right: str) -> None:
     """Show what differs between two refs; `lakebed demo diff main 'main$'` shows what is staged."""
 
-    async def compared(catalog: Catalog) -> None:
+    async def compared(catalog: Session) -> None:
         page = await catalog.diffs.diff(REPO, left, right, DiffQuery(amount=1000), two_dot=True)
         _print_diff(page.rows.column("type").to_pylist(), page.rows.column("key").to_pylist())
 
@@ -118,7 +118,7 @@ def merge(context: typer.Context, source: str, dest: str = "main") -> None:
 def log(context: typer.Context, ref: str = "main") -> None:
     """Show the history of a ref."""
 
-    async def shown(catalog: Catalog) -> None:
+    async def shown(catalog: Session) -> None:
         table = Table("commit", "committer", "message", box=None)
         for each in (await catalog.commits.log(REPO, ref, LogQuery())).results:
             table.add_row(each.id[:12], each.committer, each.message)
@@ -127,7 +127,7 @@ def log(context: typer.Context, ref: str = "main") -> None:
     _run(context.obj, shown)
 
 
-async def _walk_through(catalog: Catalog) -> None:
+async def _walk_through(catalog: Session) -> None:
     out.print(f"[bold]1.[/] a repository [cyan]{REPO}[/], its objects under {_NAMESPACE}")
     try:
         await catalog.repositories.create(REPO, _NAMESPACE)
@@ -194,7 +194,7 @@ def _request(message: str) -> CommitRequest:
     return CommitRequest(committer="demo", message=message)
 
 
-def _run(data: Path, use: Callable[[Catalog], Awaitable[T]]) -> T:
+def _run(data: Path, use: Callable[[Session], Awaitable[T]]) -> T:
     async def main() -> T:
         async with open_installation(Config(data=data)) as wired:
             return await use(wired.catalog)

@@ -76,7 +76,7 @@ async def open_installation(config: Config) -> AsyncIterator[Wired]:
         )
         namespaces.ask(wired.engine.repositories, canonical)
         stack.push_async_callback(wired.engine.parts.staging.drain)
-        stack.push_async_callback(wired.catalog.tasks.drain)
+        stack.push_async_callback(wired.sessions.tasks.drain)
         yield wired
 
 

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakebed.catalog.catalog import Catalog
+from lakebed.auth.caller import SYSTEM
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.session import Session, Sessions
 from lakebed.committed.cache import RangeCache
 from lakebed.committed.trees import Trees
 from lakebed.env.clock import Clock
@@ -66,7 +67,9 @@ class Wired:
     """The built, not yet running, engine."""
 
     engine: Engine
-    catalog: Catalog
+    sessions: Sessions
+    catalog: Session
+    """The use cases on behalf of the installation itself."""
     cleaner: Cleaner
 
 
@@ -118,14 +121,20 @@ def wire(around: Surroundings) -> Wired:
         stashes=Stashes(parts, heads),
         importer=Importer(parts, heads, around.external, around.temp),
         dumper=RefsDumper(
-            branches=branches, tags=tags, commits=commits, open_store=around.open_store, ids=ids, workers=around.workers
+            branches=branches,
+            tags=tags,
+            commits=commits,
+            open_store=around.open_store,
+            ids=ids,
+            workers=around.workers,
         ),
         external=around.external,
         slices=SliceNamer(ids),
         store_of=stores.store,
     )
     cleaner = Cleaner(kv, repositories, open_store=around.open_store, clock=clock, ids=ids)
-    return Wired(engine=engine, catalog=Catalog(engine), cleaner=cleaner)
+    sessions = Sessions(engine)
+    return Wired(engine=engine, sessions=sessions, catalog=sessions.of(SYSTEM), cleaner=cleaner)
 
 
 class _Namespaces:

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.session import Session
 from lakebed.committed.cache import RangeCache
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import IdSource, SystemIds
@@ -36,7 +36,7 @@ class Lake:
 
     kv: KVStore
     engine: Engine
-    catalog: Catalog
+    catalog: Session
     cleaner: Cleaner
     repo: Repository
 
