@@ -6,7 +6,6 @@ import json
 import random  # noqa: TID251  a seed decides what the writers do
 from pathlib import Path
 
-from lakebed.catalog.catalog import Catalog
 from lakebed.env.clock import after
 from lakebed.errors import LakebedError
 from lakebed.limits import GRACE_SECONDS, SMALL_OBJECT_BYTES_MAX
@@ -24,7 +23,7 @@ def tell(event: str, branch: str, operation: str, detail: object = None) -> None
     say(json.dumps([event, branch, operation, detail]))
 
 
-async def write(catalog: Catalog, branch: str, writer: int, life: str, chance: random.Random) -> None:
+async def write(wired: Wired, branch: str, writer: int, life: str, chance: random.Random) -> None:
     """Upload, overwrite and delete the paths of one writer, one at a time, for ever."""
     number = 0
     while True:
@@ -33,12 +32,12 @@ async def write(catalog: Catalog, branch: str, writer: int, life: str, chance: r
         paths = [f"w{writer}/{chance.randrange(PATHS)}" for _ in range(3)]
         if chance.random() < 0.25:
             tell("write", branch, operation, dict.fromkeys(paths))
-            call = catalog.objects.delete("lake", branch, sorted(set(paths)))
+            call = wired.catalog.objects.delete("lake", branch, sorted(set(paths)))
         else:
             large = chance.random() < 0.1
             data = operation.encode() * (1 if not large else 2 * SMALL_OBJECT_BYTES_MAX // len(operation))
             tell("write", branch, operation, {paths[0]: hashlib.md5(data).hexdigest()})
-            call = catalog.objects.upload("lake", branch, paths[0], data)
+            call = wired.catalog.objects.upload("lake", branch, paths[0], data)
         try:
             await call
         except LakebedError as error:
@@ -47,7 +46,7 @@ async def write(catalog: Catalog, branch: str, writer: int, life: str, chance: r
             tell("written", branch, operation)
 
 
-async def commit(catalog: Catalog, branch: str, life: str) -> None:
+async def commit(wired: Wired, branch: str, life: str) -> None:
     """Commit for ever, and tag every commit."""
     number = 0
     while True:
@@ -55,7 +54,7 @@ async def commit(catalog: Catalog, branch: str, life: str) -> None:
         operation = f"{life}/c/{number}"
         tell("commit", branch, operation)
         try:
-            made = await catalog.commits.commit(
+            made = await wired.catalog.commits.commit(
                 "lake", branch, CommitRequest(committer="child", message=operation)
             )
         except LakebedError as error:
@@ -63,7 +62,7 @@ async def commit(catalog: Catalog, branch: str, life: str) -> None:
             await asyncio.sleep(0.01)
             continue
         tell("committed", branch, operation, made.id)
-        await catalog.tags.create("lake", f"of-{made.id}", made.id)
+        await wired.catalog.tags.create("lake", f"of-{made.id}", made.id)
         tell("tagged", branch, operation, made.id)
 
 
@@ -80,11 +79,11 @@ async def main(order: str) -> None:
     chance = random.Random(life)
     async with open_installation(Config(data=Path(folder))) as wired:
         work = [
-            write(wired.catalog, branch, writer, life, random.Random(chance.random()))
+            write(wired, branch, writer, life, random.Random(chance.random()))
             for branch in branches
             for writer in range(WRITERS)
         ]
-        work += [commit(wired.catalog, branch, life) for branch in branches]
+        work += [commit(wired, branch, life) for branch in branches]
         await asyncio.gather(*work, clean(wired))
 
 

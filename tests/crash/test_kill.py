@@ -7,10 +7,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from lakebed.catalog.catalog import Catalog
 from lakebed.refs.log import LogQuery
 from lakebed.server.config import Config
 from lakebed.server.installation import open_installation
+from lakebed.server.wiring import Wired
 from lakebed.testing.kill import Victim
 from tests.crash.history import History
 
@@ -44,7 +44,7 @@ async def test_every_acknowledged_write_and_commit_survives_kill_9_many_times(tm
 
             async with open_installation(Config(data=tmp_path)) as wired:
                 for branch in busy:
-                    await check(wired.catalog, branch, histories[branch])
+                    await check(wired, branch, histories[branch])
                 tags = await wired.catalog.tags.list("lake", amount=1_000_000)
                 named = {tag.name: tag.commit_id for tag in tags.results}
                 assert all(named[f"of-{commit_id}"] == commit_id for commit_id in tagged)
@@ -71,20 +71,20 @@ def listen(histories: dict[str, History], tagged: set[str], line: list) -> None:
             tagged.add(detail)
 
 
-async def check(catalog: Catalog, branch: str, history: History) -> None:
-    shown = await checksums(catalog, branch)
+async def check(wired: Wired, branch: str, history: History) -> None:
+    shown = await checksums(wired, branch)
     for path, checksum in shown.items():
-        _, chunks = await catalog.objects.read("lake", branch, path)
+        _, chunks = await wired.catalog.objects.read("lake", branch, path)
         data = b"".join([chunk async for chunk in chunks])
         assert hashlib.md5(data).hexdigest() == checksum, f"the bytes of {path} are not those of its entry"
     history.check_branch(shown)
 
-    log = (await catalog.commits.log("lake", branch, LogQuery(amount=1_000_000))).results
+    log = (await wired.catalog.commits.log("lake", branch, LogQuery(amount=1_000_000))).results
     made = [(commit.id, commit.message) for commit in log if commit.parents]
     for commit_id in history.check_log(made):
-        history.check_commit(commit_id, await checksums(catalog, commit_id))
+        history.check_commit(commit_id, await checksums(wired, commit_id))
 
 
-async def checksums(catalog: Catalog, ref: str) -> dict[str, str]:
-    rows = (await catalog.objects.list("lake", ref, amount=1000)).rows
+async def checksums(wired: Wired, ref: str) -> dict[str, str]:
+    rows = (await wired.catalog.objects.list("lake", ref, amount=1000)).rows
     return dict(zip(rows.column("key").to_pylist(), rows.column("checksum").to_pylist(), strict=True))

@@ -15,7 +15,7 @@ from lakebed.objects.settings import StoreSettings
 from lakebed.testing.lake import Lake
 from lakebed.testing.postgres import PostgresServer
 from lakebed.testing.s3_server import make_bucket, s3_server
-from tests.engine.sites import Site, local_settings
+from lakebed.testing.site import Site, local_settings
 
 PAIRS = [
     pytest.param("memory", id="memory-memory"),

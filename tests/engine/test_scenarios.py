@@ -9,8 +9,8 @@ from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.refs.log import LogQuery
 from lakebed.staging.conditions import IfAbsent
 from lakebed.testing.lake import COMMIT, Lake
+from lakebed.testing.site import Site
 from lakebed.versioning.merge import MergeConflictError, MergeRequest
-from tests.engine.sites import Site
 
 MERGE = MergeRequest(commit=COMMIT)
 # Longer than LMDB's own keys, not ASCII, and in an order that is not the order of folders.
