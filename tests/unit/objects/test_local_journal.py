@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.env.ids import SeededIds
-from lakebed.errors import CorruptError, ErrorKind, UnavailableError
+from lakebed.errors import CorruptError, ErrorKind
 from lakebed.objects.drivers.local import LocalObjects
 from lakebed.objects.local.disk import RealDisk, Sync
+from lakebed.objects.local.faults import UnsureError
 from lakebed.objects.local.folders import open_root
 from lakebed.objects.local.frames import (
     FILE_HEADER_BYTES,
@@ -226,18 +227,23 @@ def test_a_generation_that_was_begun_by_a_killed_process_is_passed_over(
     assert journal.generations() == [4]
 
 
-def test_after_a_failed_sync_the_outcome_is_unknown_and_nothing_more_is_promised(
+def test_after_a_failed_sync_the_outcome_is_unknown_and_the_file_is_not_trusted_again(
     journal: Journal, disk: WatchedDisk
 ) -> None:
-    disk.sync_fails = True
-    with pytest.raises(UnavailableError) as raised, journal.record([Frame(Kind.GONE, "k")]):
+    with journal.record([Frame(Kind.GONE, "before")]):
         pass
-    assert raised.value.kind is ErrorKind.OUTCOME_UNKNOWN
+    disk.sync_fails = True
+    with pytest.raises(UnsureError), journal.record([Frame(Kind.GONE, "unsure")]):
+        raise AssertionError("nothing may be changed")
 
     disk.sync_fails = False
-    with pytest.raises(UnavailableError, match="restart") as raised, journal.record([Frame(Kind.GONE, "k")]):
+    with journal.record([Frame(Kind.GONE, "after")]):
         pass
-    assert raised.value.kind is ErrorKind.STORE_UNAVAILABLE
+
+    assert journal.generations() == [1, 2]
+    content = journal.read(2)
+    assert content is not None
+    assert [frame.key for frame in content[1]] == ["after"]
 
 
 async def test_a_folder_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> None:

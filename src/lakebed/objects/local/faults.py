@@ -11,6 +11,10 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
+class UnsureError(OSError):
+    """A failure after which nobody knows whether the write counts."""
+
+
 @contextmanager
 def translated(root: str, *, applied: bool = False) -> Iterator[None]:
     """Raise every `OSError` of the block as `UnavailableError`.
@@ -36,4 +40,5 @@ def disk_error(error: OSError, root: str, *, applied: bool = False) -> Unavailab
         text = f"{root} may not be read or written ({error.strerror}): give it to the user that runs lakebed"
     else:
         kind, text = ErrorKind.STORE_UNAVAILABLE, f"the disk that holds {root} failed: {error}"
-    return UnavailableError(ErrorKind.OUTCOME_UNKNOWN if applied else kind, text)
+    unsure = applied or isinstance(error, UnsureError)
+    return UnavailableError(ErrorKind.OUTCOME_UNKNOWN if unsure else kind, text)

@@ -25,9 +25,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Final, Protocol
 
 from lakebed.env.ids import IdSource
-from lakebed.errors import ErrorKind, UnavailableError
 from lakebed.limits import JOURNAL_BYTES_MAX
 from lakebed.objects.local.disk import Disk, Sync
+from lakebed.objects.local.faults import UnsureError
 from lakebed.objects.local.folders import Folder
 from lakebed.objects.local.frames import (
     FILE_HEADER_BYTES,
@@ -53,8 +53,8 @@ class Recorder(Protocol):
         cannot be removed.
 
         Raises:
+            UnsureError: the frames may or may not be safe.
             OSError: nothing was recorded.
-            UnavailableError: `OUTCOME_UNKNOWN`: the frames may or may not be safe.
         """
         ...
 
@@ -109,15 +109,10 @@ class Journal:
         self._ids = ids
         self._bytes_max = bytes_max
         self._current: Generation | None = None
-        self._failed = False
+        self._spoilt = 0
 
     @contextmanager
     def record(self, frames: Sequence[Frame]) -> Iterator[None]:
-        if self._failed:
-            raise UnavailableError(
-                ErrorKind.STORE_UNAVAILABLE,
-                "the disk failed to sync earlier writes: check the disk, then restart lakebed",
-            )
         with ExitStack() as until_applied:
             with self._locks.hold([APPEND]):
                 generation = self._newest()
@@ -184,6 +179,8 @@ class Journal:
     def _newest(self) -> Generation:
         """Return the generation to append to. The caller holds `APPEND`."""
         current = self._current
+        if current is not None and current.number <= self._spoilt:
+            return self.start(self.generations()[-1] + 1)
         if current is None or os.fstat(current.fd).st_nlink == 0 or self._exists(current.number + 1):
             number = self.generations()[-1]
             fd = os.open(_name(number), _OPEN_FLAGS, dir_fd=self._folder.fd)
@@ -207,19 +204,24 @@ class Journal:
         try:
             self._disk.write(generation.fd, data)
         except OSError:
-            # What was written of the batch must not count: the caller hears that nothing was.
-            self._disk.truncate(generation.fd, size_bytes)
+            self._cut_back(generation, size_bytes)
             raise
+
+    def _cut_back(self, generation: Generation, size_bytes: int) -> None:
+        """Take back what was written of a batch: the caller hears that nothing was."""
+        try:
+            self._disk.truncate(generation.fd, size_bytes)
+        except OSError as error:
+            self._spoilt = generation.number
+            raise UnsureError(error.errno, error.strerror) from error
 
     def _sync(self, generation: Generation) -> None:
         try:
             self._disk.sync(generation.fd, Sync.JOURNAL_DATA)
         except OSError as error:
-            # The kernel forgets pages that it failed to write: a second sync would lie.
-            self._failed = True
-            raise UnavailableError(
-                ErrorKind.OUTCOME_UNKNOWN, f"the disk failed to sync the journal ({error.strerror})"
-            ) from error
+            # The kernel forgets pages that it failed to write, and a second sync of the file would lie.
+            self._spoilt = generation.number
+            raise UnsureError(error.errno, error.strerror) from error
 
 
 def _name(number: int) -> str:
