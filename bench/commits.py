@@ -23,28 +23,28 @@ async def commit_500k(lab: Lab) -> list[Figure]:
 
 async def commit_one(lab: Lab) -> list[Figure]:
     """Commit one object into the large tree."""
-    async with lab.tree() as wired:
-        repo = await wired.catalog.repositories.get(REPO)
-        await wired.catalog.branches.create(REPO, "one", "base")
-        seconds = await _commit_ones(wired, repo, "one", "imp/d042/one-more")
+    async with lab.tree() as site:
+        repo = await site.catalog.repositories.get(REPO)
+        await site.catalog.branches.create(REPO, "one", "base")
+        seconds = await _commit_ones(site, repo, "one", "imp/d042/one-more")
     return [Figure(name=f"one object in {lab.tree_count:,}", value=seconds, unit="s", peer=_NEXT)]
 
 
 async def _commit_many(lab: Lab, count: int, against: tuple[float, float], *, repeats: int) -> list[Figure]:
     paths = [staged_path(number) for number in range(count)]
     commits, stagings = [], []
-    async with lab.fresh() as wired:
-        repo = await wired.catalog.repositories.get(REPO)
+    async with lab.fresh() as site:
+        repo = await site.catalog.repositories.get(REPO)
         for number in range(repeats):
             branch = f"try{number}"
-            await wired.catalog.branches.create(REPO, branch, "main")
+            await site.catalog.branches.create(REPO, branch, "main")
             with Stopwatch() as watch:
-                await stage(wired, repo, branch, paths)
+                await stage(site, repo, branch, paths)
             stagings.append(watch.seconds)
             with Stopwatch() as watch:
-                await wired.catalog.commits.commit(REPO, branch, COMMIT)
+                await site.catalog.commits.commit(REPO, branch, COMMIT)
             commits.append(watch.seconds)
-        then = await _commit_ones(wired, repo, "try0", "one-more")
+        then = await _commit_ones(site, repo, "try0", "one-more")
     runs = ", ".join(f"{seconds:.2f}" for seconds in commits)
     return [
         Figure(
@@ -59,12 +59,12 @@ async def _commit_many(lab: Lab, count: int, against: tuple[float, float], *, re
     ]
 
 
-async def _commit_ones(wired: Wired, repo: Repository, branch: str, path: str) -> float:
+async def _commit_ones(site: Wired, repo: Repository, branch: str, path: str) -> float:
     """Return what a commit of one new object takes, after one that does not count."""
     seconds = []
     for number in range(6):
-        await stage(wired, repo, branch, [f"{path}{number}"], first=number)
+        await stage(site, repo, branch, [f"{path}{number}"], first=number)
         with Stopwatch() as watch:
-            await wired.catalog.commits.commit(REPO, branch, COMMIT)
+            await site.catalog.commits.commit(REPO, branch, COMMIT)
         seconds.append(watch.seconds)
     return median(seconds[1:])

@@ -5,7 +5,7 @@ import asyncio
 from bench.clock import hammer
 from bench.figure import Figure
 from bench.lab import COMMIT, MAIN, REPO, Lab, entry, staged_path
-from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.session import Session
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
 
 _COMMITTERS = 4
@@ -16,15 +16,15 @@ async def committers(lab: Lab) -> list[Figure]:
     """Count commits, failures and acknowledged writes, and whether all of these are there afterwards."""
     made = [0] * _COMMITTERS
     failures = 0
-    async with lab.fresh() as wired:
-        repo = await wired.catalog.repositories.get(REPO)
+    async with lab.fresh() as site:
+        repo = await site.catalog.repositories.get(REPO)
         stop = asyncio.Event()
 
         async def commit(number: int) -> None:
             nonlocal failures
             while not stop.is_set():
                 try:
-                    await wired.catalog.commits.commit(REPO, MAIN, COMMIT)
+                    await site.catalog.commits.commit(REPO, MAIN, COMMIT)
                     made[number] += 1
                 except InvalidInputError as error:
                     if error.kind is not ErrorKind.NO_CHANGES:
@@ -33,13 +33,13 @@ async def committers(lab: Lab) -> list[Figure]:
                     failures += 1
 
         async def write(call: int) -> None:
-            await wired.engine.parts.staging.write(repo, MAIN, [entry(staged_path(call), call)])
+            await site.engine.parts.staging.write(repo, MAIN, [entry(staged_path(call), call)])
 
         committing = [asyncio.create_task(commit(number)) for number in range(_COMMITTERS)]
         writes = await hammer(write, callers=_WRITERS, seconds=2 * lab.seconds)
         stop.set()
         await asyncio.gather(*committing)
-        found = await _count(wired.catalog)
+        found = await _count(site.catalog)
     assert found == len(writes.waits), f"{found} objects of {len(writes.waits)} acknowledged writes"
     return [
         Figure(
@@ -57,7 +57,7 @@ async def committers(lab: Lab) -> list[Figure]:
     ]
 
 
-async def _count(catalog: Catalog) -> int:
+async def _count(catalog: Session) -> int:
     count, after = 0, ""
     while True:
         page = await catalog.objects.list(REPO, MAIN, after=after, amount=1000)

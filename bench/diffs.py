@@ -18,12 +18,12 @@ _MERGES = 3
 
 async def diff(lab: Lab) -> list[Figure]:
     """Diff a branch with 300 scattered new objects against its base."""
-    async with lab.tree() as wired:
-        repo = await wired.catalog.repositories.get(REPO)
-        await _changed_branch(wired, repo, "differs", seed=2)
+    async with lab.tree() as site:
+        repo = await site.catalog.repositories.get(REPO)
+        await _changed_branch(site, repo, "differs", seed=2)
 
         async def once() -> None:
-            page = await wired.catalog.diffs.diff(REPO, "base", "differs", DiffQuery(amount=1000))
+            page = await site.catalog.diffs.diff(REPO, "base", "differs", DiffQuery(amount=1000))
             assert page.rows.num_rows == _CHANGES, f"{page.rows.num_rows} differences"
 
         seconds = await timed(once, repeats=5, warm_up=True)
@@ -40,15 +40,15 @@ async def diff(lab: Lab) -> list[Figure]:
 
 async def merge(lab: Lab) -> list[Figure]:
     """Merge 300 scattered changes into a branch that has 300 others."""
-    async with lab.tree() as wired:
-        repo = await wired.catalog.repositories.get(REPO)
-        await _changed_branch(wired, repo, "source", seed=3)
+    async with lab.tree() as site:
+        repo = await site.catalog.repositories.get(REPO)
+        await _changed_branch(site, repo, "source", seed=3)
         seconds = []
         for number in range(1 + _MERGES):
             dest = f"dest{number}"
-            await _changed_branch(wired, repo, dest, seed=4 + number)
+            await _changed_branch(site, repo, dest, seed=4 + number)
             with Stopwatch() as watch:
-                merged = await wired.catalog.diffs.merge(REPO, "source", dest, MergeRequest(commit=COMMIT))
+                merged = await site.catalog.diffs.merge(REPO, "source", dest, MergeRequest(commit=COMMIT))
             assert merged.counts.added == _CHANGES, f"{merged.counts}"
             seconds.append(watch.seconds)
     return [
@@ -63,10 +63,10 @@ async def merge(lab: Lab) -> list[Figure]:
     ]
 
 
-async def _changed_branch(wired: Wired, repo: Repository, name: str, *, seed: int) -> None:
+async def _changed_branch(site: Wired, repo: Repository, name: str, *, seed: int) -> None:
     """Commit new objects at random places onto a new branch of the large tree."""
-    await wired.catalog.branches.create(REPO, name, "base")
+    await site.catalog.branches.create(REPO, name, "base")
     folders = np.random.default_rng(seed).integers(0, 100, _CHANGES)
     paths = [f"imp/d{folder:03d}/{name}{number:05d}" for number, folder in enumerate(folders)]
-    await stage(wired, repo, name, paths)
-    await wired.catalog.commits.commit(REPO, name, COMMIT)
+    await stage(site, repo, name, paths)
+    await site.catalog.commits.commit(REPO, name, COMMIT)

@@ -27,12 +27,12 @@ async def import_files(lab: Lab) -> list[Figure]:
     data = lab.work / "scratch"
     shutil.rmtree(data, ignore_errors=True)
     try:
-        async with open_installation(Config(data=data, import_prefixes=(f"local://{source}",))) as wired:
-            await wired.catalog.repositories.create(REPO, f"local://{REPO}")
-            await wired.catalog.branches.create(REPO, "second", "main")
-            first = await _import(wired, source, "main", count)
-            second = await _import(wired, source, "second", count)
-            again = await _import(wired, source, "second", count)
+        async with open_installation(Config(data=data, import_prefixes=(f"local://{source}",))) as site:
+            await site.catalog.repositories.create(REPO, f"local://{REPO}")
+            await site.catalog.branches.create(REPO, "second", "main")
+            first = await _import(site, source, "main", count)
+            second = await _import(site, source, "second", count)
+            again = await _import(site, source, "second", count)
     finally:
         shutil.rmtree(data, ignore_errors=True)
     return [
@@ -48,15 +48,15 @@ async def import_files(lab: Lab) -> list[Figure]:
     ]
 
 
-async def _import(wired: Wired, source: Path, branch: str, count: int) -> float:
+async def _import(site: Wired, source: Path, branch: str, count: int) -> float:
     path = ImportPath(kind=ImportKind.PREFIX, address=f"local://{source}/", destination="imp/")
     with Stopwatch() as watch:
-        task = await wired.catalog.imports.start(REPO, branch, [path], COMMIT)
+        task = await site.catalog.imports.start(REPO, branch, [path], COMMIT)
         while task.state is TaskState.RUNNING:
             await asyncio.sleep(0.02)
-            task = await wired.catalog.imports.status(REPO, task.id)
+            task = await site.catalog.imports.status(REPO, branch, task.id)
     assert task.state is TaskState.DONE, task
-    page = await wired.catalog.objects.list(REPO, branch, prefix="imp/", delimiter="/", amount=1000)
+    page = await site.catalog.objects.list(REPO, branch, prefix="imp/", delimiter="/", amount=1000)
     assert len(page.prefixes) == min(_FOLDERS, count)
     return watch.seconds
 

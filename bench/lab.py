@@ -56,17 +56,17 @@ class Lab:
         folder = self.work / "scratch"
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            async with open_installation(Config(data=folder, kv_url=kv_url)) as wired:
-                await wired.catalog.repositories.create(REPO, f"local://{REPO}")
-                yield wired
+            async with open_installation(Config(data=folder, kv_url=kv_url)) as site:
+                await site.catalog.repositories.create(REPO, f"local://{REPO}")
+                yield site
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     @asynccontextmanager
     async def tree(self) -> AsyncIterator[Wired]:
         """Yield the installation with the large tree."""
-        async with open_installation(Config(data=self.tree_folder)) as wired:
-            yield wired
+        async with open_installation(Config(data=self.tree_folder)) as site:
+            yield site
 
 
 def tree_path(number: int) -> str:
@@ -91,9 +91,9 @@ def entry(path: str, number: int) -> Entry:
     )
 
 
-async def stage(wired: Wired, repo: Repository, branch: str, paths: Sequence[str], *, first: int = 0) -> None:
+async def stage(site: Wired, repo: Repository, branch: str, paths: Sequence[str], *, first: int = 0) -> None:
     """Stage an entry at each path, a thousand a call."""
     for start in range(0, len(paths), _BATCH):
         batch = paths[start : start + _BATCH]
         entries = [entry(path, first + start + n) for n, path in enumerate(batch)]
-        await wired.engine.parts.staging.write(repo, BranchName(branch), entries)
+        await site.engine.parts.staging.write(repo, BranchName(branch), entries)

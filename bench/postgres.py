@@ -1,7 +1,6 @@
 """The engine on a real PostgreSQL."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,11 +18,11 @@ _ROWS = 1_000
 
 async def postgres_swap(lab: Lab) -> list[Figure]:
     """Swaps of one record: alone, and of a branch that 16 writers stage on; then rows by the thousand."""
-    async with _on_postgres(lab) as wired:
-        kv = wired.engine.parts.kv
+    async with _on_postgres(lab) as site:
+        kv = site.engine.parts.kv
         alone = await _swaps(kv, "bench", b"record", lab.count(_SWAPS))
         rows = await _row_batches(kv, lab)
-        contended = await _contended(wired, lab)
+        contended = await _contended(site, lab)
     return [
         Figure(name="swap, p90", value=alone.percentile_ms(90), unit="ms", aim=10, note=_spread(alone)),
         Figure(
@@ -45,12 +44,12 @@ async def postgres_swap(lab: Lab) -> list[Figure]:
 async def postgres_commit(lab: Lab) -> list[Figure]:
     """Commit 100,000 staged entries."""
     count = lab.count(100_000)
-    async with _on_postgres(lab) as wired:
-        repo = await wired.catalog.repositories.get(REPO)
+    async with _on_postgres(lab) as site:
+        repo = await site.catalog.repositories.get(REPO)
         with Stopwatch() as staging:
-            await stage(wired, repo, MAIN, [staged_path(number) for number in range(count)])
+            await stage(site, repo, MAIN, [staged_path(number) for number in range(count)])
         with Stopwatch() as watch:
-            await wired.catalog.commits.commit(REPO, MAIN, COMMIT)
+            await site.catalog.commits.commit(REPO, MAIN, COMMIT)
     return [
         Figure(
             name=f"commit of {count:,} staged entries",
@@ -65,15 +64,9 @@ async def postgres_commit(lab: Lab) -> list[Figure]:
 
 @asynccontextmanager
 async def _on_postgres(lab: Lab) -> AsyncIterator[Wired]:
-    folder = lab.work / "postgres"
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        with running_postgres(folder) as server:
-            url = server.create_database("bench")
-            async with lab.fresh(kv_url=url) as wired:
-                yield wired
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_postgres() as server:
+        async with lab.fresh(kv_url=server.create_database("bench")) as site:
+            yield site
 
 
 async def _swaps(kv: KVStore, partition: str, key: bytes, count: int) -> Latencies:
@@ -97,15 +90,15 @@ async def _row_batches(kv: KVStore, lab: Lab) -> Latencies:
     return await hammer(write, callers=1, seconds=lab.seconds)
 
 
-async def _contended(wired: Wired, lab: Lab) -> Latencies:
+async def _contended(site: Wired, lab: Lab) -> Latencies:
     """Change a branch record without changing what it means, again and again, while writers stage on it."""
-    repo = await wired.catalog.repositories.get(REPO)
-    branches = wired.engine.parts.branches
+    repo = await site.catalog.repositories.get(REPO)
+    branches = site.engine.parts.branches
     done = asyncio.Event()
     latencies = Latencies()
 
     async def write(call: int) -> None:
-        await wired.engine.parts.kv.set_rows(
+        await site.engine.parts.kv.set_rows(
             "bench-writers",
             [Row(f"key/{call:09d}".encode(), b"v" * 150)],
             fence=branches.fence(repo, opened),
@@ -121,7 +114,7 @@ async def _contended(wired: Wired, lab: Lab) -> Latencies:
         latencies.seconds = whole.seconds
         done.set()
 
-    await wired.engine.parts.staging.write(repo, MAIN, [entry("first", 0)])
+    await site.engine.parts.staging.write(repo, MAIN, [entry("first", 0)])
     opened = (await branches.get(repo, MAIN)).value
     await asyncio.gather(hammer(write, callers=_WRITERS, until=done), swap())
     return latencies

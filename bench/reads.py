@@ -20,8 +20,8 @@ _STAGED = 10_000
 async def list_pages(lab: Lab) -> list[Figure]:
     """Pages of 1,000 from random places, and listings folded at a delimiter, 8 readers at once."""
     numbers = np.random.default_rng(5).integers(0, lab.tree_count, 100_000).tolist()
-    async with lab.tree() as wired:
-        objects = wired.catalog.objects
+    async with lab.tree() as site:
+        objects = site.catalog.objects
 
         async def page(call: int) -> None:
             found = await objects.list(
@@ -43,13 +43,13 @@ async def list_pages(lab: Lab) -> list[Figure]:
             after = tree_path(numbers[call % len(numbers)])
             await objects.list(REPO, "listed", after=after, amount=1000)
 
-        await _warm(wired, lab)
+        await _warm(site, lab)
         pages = await hammer(page, callers=_READERS, seconds=lab.seconds)
         values = await hammer(page_of_values, callers=_READERS, seconds=lab.seconds)
         prefixes = await hammer(folded, callers=_READERS, seconds=lab.seconds)
-        repo = await wired.catalog.repositories.get(REPO)
-        await wired.catalog.branches.create(REPO, "listed", "base")
-        await stage(wired, repo, "listed", [f"{tree_path(n)}s" for n in numbers[:_STAGED]])
+        repo = await site.catalog.repositories.get(REPO)
+        await site.catalog.branches.create(REPO, "listed", "base")
+        await stage(site, repo, "listed", [f"{tree_path(n)}s" for n in numbers[:_STAGED]])
         merged = await hammer(page_with_staged, callers=_READERS, seconds=lab.seconds)
     return [
         Figure(
@@ -79,9 +79,9 @@ async def list_pages(lab: Lab) -> list[Figure]:
 async def stat(lab: Lab) -> list[Figure]:
     """Stat of objects that are committed, missing, staged; 32 callers."""
     numbers = np.random.default_rng(6).integers(0, lab.tree_count, 100_000).tolist()
-    async with lab.tree() as wired:
-        objects = wired.catalog.objects
-        await _warm(wired, lab)
+    async with lab.tree() as site:
+        objects = site.catalog.objects
+        await _warm(site, lab)
 
         async def committed(call: int) -> None:
             await objects.stat(REPO, "base", tree_path(numbers[call % len(numbers)]))
@@ -98,9 +98,9 @@ async def stat(lab: Lab) -> list[Figure]:
 
         found = await hammer(committed, callers=32, seconds=lab.seconds)
         absent = await hammer(missing, callers=32, seconds=lab.seconds)
-        repo = await wired.catalog.repositories.get(REPO)
-        await wired.catalog.branches.create(REPO, "stats", "base")
-        await stage(wired, repo, "stats", [staged_path(n) for n in range(_STAGED)])
+        repo = await site.catalog.repositories.get(REPO)
+        await site.catalog.branches.create(REPO, "stats", "base")
+        await stage(site, repo, "stats", [staged_path(n) for n in range(_STAGED)])
         above = await hammer(staged, callers=32, seconds=lab.seconds)
     rates = (("committed", found, 6_680), ("missing", absent, 6_570), ("staged", above, 7_680))
     return [
@@ -115,7 +115,7 @@ async def stat(lab: Lab) -> list[Figure]:
     ]
 
 
-async def _warm(wired: Wired, lab: Lab) -> None:
+async def _warm(site: Wired, lab: Lab) -> None:
     """Map every range once."""
     for number in range(0, lab.tree_count, max(1, lab.tree_count // 1000)):
-        await wired.catalog.objects.stat(REPO, "base", tree_path(number))
+        await site.catalog.objects.stat(REPO, "base", tree_path(number))

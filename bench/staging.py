@@ -14,14 +14,14 @@ _BATCH = 1_000
 
 async def stage_idle(lab: Lab) -> list[Figure]:
     """Single-entry writes of 32 callers, and batches of 1,000 of four."""
-    async with lab.fresh() as wired:
-        repo = await wired.catalog.repositories.get(REPO)
-        single = await _writers(wired, repo, "k", seconds=lab.seconds)
+    async with lab.fresh() as site:
+        repo = await site.catalog.repositories.get(REPO)
+        single = await _writers(site, repo, "k", seconds=lab.seconds)
 
         async def batch(call: int) -> None:
             first = call * _BATCH
             entries = [entry(f"b/{first + n:09d}", first + n) for n in range(_BATCH)]
-            await wired.engine.parts.staging.write(repo, MAIN, entries)
+            await site.engine.parts.staging.write(repo, MAIN, entries)
 
         batches = await hammer(batch, callers=4, seconds=lab.seconds)
     return [
@@ -44,20 +44,20 @@ async def stage_idle(lab: Lab) -> list[Figure]:
 async def stage_during_commit(lab: Lab) -> list[Figure]:
     """Single-entry writes on a branch of which 500,000 entries are being committed."""
     count = lab.count(500_000)
-    async with lab.fresh() as wired:
-        repo = await wired.catalog.repositories.get(REPO)
-        idle = await _writers(wired, repo, "idle", seconds=lab.seconds)
-        await stage(wired, repo, MAIN, [staged_path(number) for number in range(count)])
+    async with lab.fresh() as site:
+        repo = await site.catalog.repositories.get(REPO)
+        idle = await _writers(site, repo, "idle", seconds=lab.seconds)
+        await stage(site, repo, MAIN, [staged_path(number) for number in range(count)])
         committed = asyncio.Event()
 
         async def commit() -> float:
             with Stopwatch() as watch:
-                await wired.catalog.commits.commit(REPO, MAIN, COMMIT)
+                await site.catalog.commits.commit(REPO, MAIN, COMMIT)
             committed.set()
             return watch.seconds
 
         busy, seconds = await asyncio.gather(
-            _writers(wired, repo, "busy", until=committed),
+            _writers(site, repo, "busy", until=committed),
             commit(),
         )
     return [
@@ -79,7 +79,7 @@ async def stage_during_commit(lab: Lab) -> list[Figure]:
 
 
 async def _writers(
-    wired: Wired,
+    site: Wired,
     repo: Repository,
     folder: str,
     *,
@@ -87,6 +87,6 @@ async def _writers(
     until: asyncio.Event | None = None,
 ) -> Latencies:
     async def write(call: int) -> None:
-        await wired.engine.parts.staging.write(repo, MAIN, [entry(f"{folder}/{staged_path(call)}", call)])
+        await site.engine.parts.staging.write(repo, MAIN, [entry(f"{folder}/{staged_path(call)}", call)])
 
     return await hammer(write, callers=_CALLERS, seconds=seconds, until=until)

@@ -24,13 +24,13 @@ _FOLDERS = 100
 async def build_tree(lab: Lab) -> list[Figure]:
     """Write the tree's entries in key order and commit them."""
     shutil.rmtree(lab.tree_folder, ignore_errors=True)
-    async with open_installation(Config(data=lab.tree_folder)) as wired:
-        repo = await wired.catalog.repositories.create(REPO, f"local://{REPO}")
-        trees = await wired.engine.parts.trees_of(repo)
+    async with open_installation(Config(data=lab.tree_folder)) as site:
+        repo = await site.catalog.repositories.create(REPO, f"local://{REPO}")
+        trees = await site.engine.parts.trees_of(repo)
         with Stopwatch() as watch:
             written = await trees.write(_blocks(lab.tree_count), nonce=Nonce("bench"))
-            await wired.engine.committer.commit_tree(repo, MAIN, COMMIT, written.id)
-        await wired.catalog.branches.create(REPO, "base", "main")
+            await site.engine.committer.commit_tree(repo, MAIN, COMMIT, written.id)
+        await site.catalog.branches.create(REPO, "base", "main")
     assert written.count == lab.tree_count
     return [Figure(name=f"tree of {written.count:,} sorted entries", value=watch.seconds, unit="s")]
 

@@ -10,10 +10,10 @@ _DATA = b"x" * 1024
 
 async def upload(lab: Lab) -> list[Figure]:
     """Upload objects of 1 KiB, 32 callers."""
-    async with lab.fresh() as wired:
+    async with lab.fresh() as site:
 
         async def once(call: int) -> None:
-            await wired.catalog.objects.upload(REPO, "main", f"k/{call:08d}", _DATA)
+            await site.catalog.objects.upload(REPO, "main", f"k/{call:08d}", _DATA)
 
         uploads = await hammer(once, callers=_CALLERS, seconds=lab.seconds)
     return [
