@@ -156,6 +156,9 @@ SIGN_SECONDS_MAX = 7 * 24 * 3600
 STORE_ATTEMPTS_MAX = 5
 STORE_BACKOFF_SECONDS = 0.1
 
+# A request body of JSON: ten thousand entries with long addresses fit, and it is held in memory whole.
+JSON_BODY_BYTES_MAX = 32 * MIB
+
 # Part size of a streaming upload, and the read size of a streaming download.
 PART_BYTES = 8 * MIB
 STREAM_CHUNK_BYTES = 1 * MIB

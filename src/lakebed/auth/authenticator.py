@@ -1,0 +1,225 @@
+"""From a credential to a `Caller`, in microseconds for one that was seen before.
+
+What was recognised is remembered under a keyed digest of the credential (the credential
+itself is kept nowhere) for as long as the *generation* stays what it was: every change of
+users, keys, groups and policies gives it a new version, in the same step. With an
+embedded store every request reads that one record, so a revoked key fails at the next
+request in every process. With a store across a network it is read at most every
+`AUTH_RECHECK_SECONDS`, and after each change that this process has made itself.
+
+The order matters: the generation is read before the memory is consulted, and what goes
+into the memory was read, entirely, at the generation it is filed under.
+
+A credential that fails is never remembered, and always fails in the same words. An
+unknown access key takes the same steps as a wrong secret.
+"""
+
+import binascii
+import hashlib
+import math
+from base64 import b64decode
+from dataclasses import dataclass
+
+from lakebed.auth.caller import Caller, unauthenticated
+from lakebed.auth.chance import random_bytes
+from lakebed.auth.decisions import Permissions
+from lakebed.auth.keyring import Keyring
+from lakebed.auth.keys import AUTH_PARTITION, GENERATION_KEY
+from lakebed.auth.lookup import effective_policies, find_access_key, find_user
+from lakebed.auth.records import NEVER, AuthRecords, View
+from lakebed.auth.tokens import Session, Tokens
+from lakebed.env.clock import Clock, Instant
+from lakebed.env.ids import IdSource
+from lakebed.kv.port import Version
+from lakebed.limits import AUTH_CACHE_ITEMS, AUTH_RECHECK_SECONDS
+from lakebed.model.auth import AccessKeyId, User, is_auth_id
+
+# An id that nobody has, to look for when what was presented cannot be one: it costs the same.
+_NOBODYS_KEY = AccessKeyId("-")
+
+
+class Authenticator:
+    """Recognises callers by access key, token or cookie."""
+
+    def __init__(
+        self, records: AuthRecords, keyring: Keyring, tokens: Tokens, *, clock: Clock, ids: IdSource
+    ) -> None:
+        self._records = records
+        self._keyring = keyring
+        self._tokens = tokens
+        self._clock = clock
+        self._embedded = not records.kv.capabilities.engine_time
+        self._digest_key = random_bytes(ids, 64)
+        self._known: dict[bytes, _Known] = {}
+        self._generation = NEVER
+        self._checked_at = -math.inf
+        self._own_changes = records.own_changes
+
+    async def caller_for(self, *, authorization: str | None, cookie: str | None) -> Caller | None:
+        """Return who a request comes from; None if it carries no credential at all.
+
+        `authorization` is the header of that name, `cookie` the value of the login cookie,
+        which counts only without a header.
+
+        Raises:
+            DeniedError: `UNAUTHENTICATED`: there is a credential, and it is not good.
+        """
+        if authorization:
+            presented = b"header\0" + authorization.encode("utf-8", "surrogatepass")
+        elif cookie:
+            presented = b"cookie\0" + cookie.encode("utf-8", "surrogatepass")
+        else:
+            return None
+        digest = self._digest(presented)
+        known = await self._recall(digest)
+        if known is not None:
+            return known
+        if not authorization:
+            return await self._learn_bearer(digest, cookie or "")
+        scheme, _, credential = authorization.partition(" ")
+        match scheme.lower():
+            case "basic":
+                access_key, secret = _split_basic(credential)
+                return (await self._learn_basic(digest, access_key, secret)).caller
+            case "bearer":
+                return await self._learn_bearer(digest, credential.strip())
+            case _:
+                raise unauthenticated()
+
+    async def basic(self, access_key: str, secret: str) -> Caller:
+        """Return the owner of an access key who knows its secret.
+
+        Raises:
+            DeniedError: `UNAUTHENTICATED`.
+        """
+        presented = f"basic\0{access_key}\0{secret}".encode("utf-8", "surrogatepass")
+        digest = self._digest(presented)
+        known = await self._recall(digest)
+        return known if known is not None else (await self._learn_basic(digest, access_key, secret)).caller
+
+    async def bearer(self, token: str) -> Caller:
+        """Return the user of a session.
+
+        Raises:
+            DeniedError: `UNAUTHENTICATED`.
+        """
+        digest = self._digest(b"bearer\0" + token.encode("utf-8", "surrogatepass"))
+        known = await self._recall(digest)
+        return known if known is not None else await self._learn_bearer(digest, token)
+
+    async def login(self, access_key: str, secret: str) -> Session:
+        """Open a session for the owner of an access key.
+
+        Raises:
+            DeniedError: `UNAUTHENTICATED`.
+        """
+        presented = f"basic\0{access_key}\0{secret}".encode("utf-8", "surrogatepass")
+        account = await self._learn_basic(self._digest(presented), access_key, secret)
+        return self._tokens.issue(account.user, AccessKeyId(access_key))
+
+    async def _recall(self, digest: bytes) -> Caller | None:
+        await self._check_generation()
+        known = self._known.get(digest)
+        if known is None or (known.expires_at is not None and known.expires_at <= self._clock.now()):
+            return None
+        return known.caller
+
+    async def _check_generation(self) -> None:
+        if self._embedded:
+            await self._read_generation()
+            return
+        # Taken before the read is sent: what is trusted is never older than it looks.
+        now, own = self._clock.monotonic(), self._records.own_changes
+        if now - self._checked_at < AUTH_RECHECK_SECONDS and own == self._own_changes:
+            return
+        await self._read_generation()
+        self._checked_at, self._own_changes = max(now, self._checked_at), max(own, self._own_changes)
+
+    async def _read_generation(self) -> None:
+        item = await self._records.kv.get(AUTH_PARTITION, GENERATION_KEY)
+        self._observe(item.version if item is not None else NEVER)
+
+    def _observe(self, generation: Version) -> None:
+        if generation > self._generation:
+            self._generation = generation
+            self._known.clear()
+
+    async def _learn_basic(self, digest: bytes, access_key: str, secret: str) -> "_Account":
+        key_id = AccessKeyId(access_key) if is_auth_id(access_key) else _NOBODYS_KEY
+
+        async def work(view: View) -> _Account | None:
+            key = await find_access_key(view, key_id)
+            if not self._keyring.opens(key, secret) or key is None:
+                return None
+            user = await find_user(view, key.user)
+            if user is None or user.incarnation != key.incarnation or key.id not in user.keys:
+                return None
+            return await _account(view, user)
+
+        account, generation = await self._records.read(work)
+        if account is None:
+            raise unauthenticated()
+        self._remember(digest, account.caller, generation, expires_at=None)
+        return account
+
+    async def _learn_bearer(self, digest: bytes, token: str) -> Caller:
+        claims = self._tokens.read(token)
+
+        async def work(view: View) -> _Account | None:
+            user = await find_user(view, claims.user)
+            return await _account(view, user) if user is not None and claims.fits(user) else None
+
+        account, generation = await self._records.read(work)
+        if account is None:
+            raise unauthenticated()
+        self._remember(digest, account.caller, generation, expires_at=claims.expires_at)
+        return account.caller
+
+    def _remember(
+        self, digest: bytes, caller: Caller, generation: Version, *, expires_at: Instant | None
+    ) -> None:
+        self._observe(generation)
+        if generation != self._generation:
+            return
+        if len(self._known) >= AUTH_CACHE_ITEMS:
+            self._known.pop(next(iter(self._known)))
+        self._known[digest] = _Known(caller, expires_at)
+
+    def _digest(self, presented: bytes) -> bytes:
+        return hashlib.blake2b(presented, digest_size=32, key=self._digest_key).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A caller that was recognised."""
+
+    caller: Caller
+    expires_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """A user and what follows from the user's record."""
+
+    user: User
+    caller: Caller
+
+
+async def _account(view: View, user: User) -> _Account:
+    policies = await effective_policies(view, user)
+    caller = Caller(
+        id=user.id,
+        friendly_name=user.friendly_name,
+        email=user.email,
+        permissions=Permissions(policies, user=user.id),
+    )
+    return _Account(user, caller)
+
+
+def _split_basic(credential: str) -> tuple[str, str]:
+    try:
+        text = b64decode(credential.strip(), validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise unauthenticated() from error
+    access_key, _, secret = text.partition(":")
+    return access_key, secret

@@ -1,0 +1,63 @@
+"""`Caller`: on whose behalf something is done.
+
+Use cases take one and ask it, so no edge can forget to.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from lakebed.auth.arns import EVERYTHING
+from lakebed.auth.decisions import Permissions
+from lakebed.env.clock import Instant
+from lakebed.errors import DeniedError, ErrorKind
+from lakebed.model.auth import Effect, Incarnation, Policy, PolicyId, Statement
+
+# Clients compare these texts: the first sends a person to the login page, the second does not.
+UNAUTHENTICATED_TEXT: Final = "error authenticating request"
+DENIED_TEXT: Final = "insufficient permissions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """A user who has been recognised, with the policies that counted at that moment."""
+
+    id: str
+    permissions: Permissions = field(repr=False, compare=False)
+    friendly_name: str = ""
+    email: str = ""
+
+    @property
+    def committer(self) -> str:
+        """The name under which this caller's commits are recorded."""
+        return self.email or self.id
+
+    def may(self, action: str, resource: str) -> bool:
+        """Return whether the caller may do `action` to `resource` (an ARN, or `*` for none in particular)."""
+        return self.permissions.may(action, resource)
+
+    def require(self, action: str, resource: str) -> None:
+        """Raise `DeniedError` (`PERMISSION_DENIED`) unless the caller may do `action` to `resource`."""
+        if not self.permissions.may(action, resource):
+            raise DeniedError(ErrorKind.PERMISSION_DENIED, DENIED_TEXT)
+
+
+def unauthenticated() -> DeniedError:
+    """Return the one error for a credential that is wrong, unknown, revoked, expired or missing."""
+    return DeniedError(ErrorKind.UNAUTHENTICATED, UNAUTHENTICATED_TEXT)
+
+
+SYSTEM: Final = Caller(
+    id="system",
+    permissions=Permissions(
+        [
+            Policy(
+                id=PolicyId("system"),
+                incarnation=Incarnation("system"),
+                created_at=Instant(0),
+                statements=(Statement(effect=Effect.ALLOW, actions=("*",), resource=EVERYTHING),),
+            )
+        ],
+        user="system",
+    ),
+)
+"""The installation itself, which may do everything. No credential leads here."""
