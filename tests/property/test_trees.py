@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import Counter
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property import rowcode
 from tests.property.entries_strategies import changes, entry, paths, trees
 
+from lakebed.committed import apply
 from lakebed.committed.cache import RangeCache
 from lakebed.committed.trees import Trees
 from lakebed.env.work import InlineWorkers
@@ -69,40 +71,45 @@ def run(coroutine):
 
 @given(RULES, trees, st.lists(changes, max_size=5), st.integers(1, 30))
 def test_a_tree_after_any_changes_holds_what_a_dict_would(rule, start, runs, step):
-    async def check():
-        forest = Forest(rule)
-        tree, model = await forest.plant(start), dict(start)
-        for change in runs:
-            before, block = tree, change_block(change.values())
-            if step % 2:
-                block = blocks_of(block, step)
-            applied = await forest.trees.apply(tree, block, nonce=forest.nonce)
-            tree, old = applied.id, model
-            model, counts = rowcode.apply_changes(model, change)
-
-            assert await forest.rows(tree) == model
-            assert applied.counts == counts
-            assert (tree == before) == (model == old)
-        assert (tree == EMPTY_TREE) == (not model)
-        for path in sorted({*start, *(p for change in runs for p in change)}):
-            assert await forest.trees.lookup(tree, path) == model.get(path)
-
-    run(check())
+    # Changes are taken in steps of so many rows: the smaller, the more ranges are edited in several parts.
+    with patch.object(apply, "STEP_ROWS", step):
+        run(after_any_changes(rule, start, runs, step))
 
 
-@given(RULES, trees, st.lists(changes, max_size=5))
-def test_cuts_do_not_depend_on_history(rule, start, runs):
-    async def check():
-        forest = Forest(rule)
-        tree, model = await forest.plant(start), dict(start)
-        for change in runs:
-            tree = (await forest.trees.apply(tree, change_block(change.values()), nonce=forest.nonce)).id
-            model, _ = rowcode.apply_changes(model, change)
-        fresh = await forest.plant({path: model[path] for path in sorted(model)}, step=3)
+@given(RULES, trees, st.lists(changes, max_size=5), st.integers(1, 9))
+def test_cuts_do_not_depend_on_history(rule, start, runs, step):
+    with patch.object(apply, "STEP_ROWS", step):
+        run(independent_of_history(rule, start, runs))
 
-        assert await forest.cuts(tree) == await forest.cuts(fresh)
 
-    run(check())
+async def after_any_changes(rule, start, runs, step):
+    forest = Forest(rule)
+    tree, model = await forest.plant(start), dict(start)
+    for change in runs:
+        before, block = tree, change_block(change.values())
+        if step % 2:
+            block = blocks_of(block, step)
+        applied = await forest.trees.apply(tree, block, nonce=forest.nonce)
+        tree, old = applied.id, model
+        model, counts = rowcode.apply_changes(model, change)
+
+        assert await forest.rows(tree) == model
+        assert applied.counts == counts
+        assert (tree == before) == (model == old)
+    assert (tree == EMPTY_TREE) == (not model)
+    for path in sorted({*start, *(p for change in runs for p in change)}):
+        assert await forest.trees.lookup(tree, path) == model.get(path)
+
+
+async def independent_of_history(rule, start, runs):
+    forest = Forest(rule)
+    tree, model = await forest.plant(start), dict(start)
+    for change in runs:
+        tree = (await forest.trees.apply(tree, change_block(change.values()), nonce=forest.nonce)).id
+        model, _ = rowcode.apply_changes(model, change)
+    fresh = await forest.plant({path: model[path] for path in sorted(model)}, step=3)
+
+    assert await forest.cuts(tree) == await forest.cuts(fresh)
 
 
 @given(trees, st.integers(0, 3))

@@ -83,7 +83,7 @@ class Trees:
 
     def scan(
         self, tree: MetarangeId, *, start: str = "", prefix: str = "", after: str = ""
-    ) -> AsyncIterator[pa.Table]:
+    ) -> AsyncGenerator[pa.Table, None]:
         """Yield entry blocks in key order: keys from `start` on, that begin with `prefix`, greater than `after`.
 
         Blocks are slices of mapped files, up to a whole range each, and cost nothing until they are read.
@@ -116,7 +116,7 @@ class Trees:
 
     async def diff(
         self, left: MetarangeId, right: MetarangeId, *, start: str = "", prefix: str = "", after: str = ""
-    ) -> AsyncIterator[pa.Table]:
+    ) -> AsyncGenerator[pa.Table, None]:
         """Yield what differs by identity, as diff blocks in key order; the bounds are those of `scan`."""
         ours, theirs = await self._reader.tree(left), await self._reader.tree(right)
         within = scan.bounds(start=start, prefix=prefix, after=after)

@@ -30,6 +30,7 @@ def test_gaps_are_trimmed_to_what_is_asked_for():
     assert zones.gaps(b"bz", b"e") == [(b"c", b"d")]
     assert zones.gaps(b"e", b"e5") == [(b"e", b"e5")]
     assert zones.gaps(b"x", b"z") == [(b"x", b"z")]
+    assert Zones.under(["b/", "b/c/"]).gaps(b"b/x", b"b/y") == []
 
 
 def test_past_a_prefix_comes_nothing_that_begins_with_it():
@@ -52,3 +53,13 @@ async def test_ranges_outside_the_prefixes_are_shared():
         k for block in [b async for b in trees.scan(replaced.id)] for k in block.column("key").to_pylist()
     ]
     assert kept == numbered([*range(2_100), *range(3_000, 5_000)]).column("key").to_pylist()
+
+
+async def test_what_is_equal_on_both_sides_is_not_even_read():
+    world = World()
+    dest, source = await world.plant(range(5_000)), await world.plant(range(5_000))
+    world.store.gets.clear()
+    replaced = await world.trees().replace_prefixes(dest, [""], source, nonce=world.nonce)
+
+    assert replaced.id == dest
+    assert len(world.store.gets) == 2, "the two metaranges"

@@ -135,6 +135,14 @@ def test_no_range_is_larger_than_its_caps():
     ]
 
 
+def test_caps_count_what_was_fed_before():
+    by_rows = CutRule(entries_expected=1 << 60, entries_max=100, bytes_max=1 << 40)
+    by_size = CutRule(entries_expected=1 << 60, entries_max=1 << 40, bytes_max=10_000)
+    block = numbered(range(250), metadata="m" * 500)
+    for rule in (by_rows, by_size):
+        assert lengths(block, rule, step=7) == lengths(block, rule)
+
+
 def test_one_new_row_moves_few_cuts_even_where_only_sizes_cut():
     rule = CutRule(entries_expected=6_400, entries_max=1 << 40, bytes_max=200_000)
     before, after = numbered(range(1, 6_000), metadata="m" * 400), numbered(range(6_000), metadata="m" * 400)
