@@ -1,6 +1,6 @@
 """Differences between refs, and merging them away."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -12,16 +12,16 @@ from lakebed.auth.arns import branch_arn, repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.committed.trees import Trees
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.format.diff import DIFF_SCHEMA
-from lakebed.limits import LIST_PAGE_DEFAULT, LIST_PAGE_MAX
-from lakebed.model.commits import Commit
+from lakebed.limits import LIST_PAGE_DEFAULT, LIST_PAGE_MAX, SWAP_ATTEMPTS_MAX
 from lakebed.model.diffs import DiffType
-from lakebed.model.ids import MetarangeId, parse_branch_name
+from lakebed.model.ids import CommitId, MetarangeId, parse_branch_name
 from lakebed.model.repository import Repository
 from lakebed.refs.expressions import View as RefView
 from lakebed.refs.merge_base import find_merge_base
 from lakebed.refs.resolve import ResolvedRef
+from lakebed.staging.reader import LayersMovedError
 from lakebed.versioning.merge import Merged, MergeRequest
 from lakebed.versioning.paging import BlockPage, Scan, flat_page, folded_page
 from lakebed.versioning.uncommitted import diff_staged, diff_uncommitted
@@ -37,6 +37,15 @@ class DiffQuery:
     amount: int = LIST_PAGE_DEFAULT
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeBase:
+    """Two commits and their best common ancestor."""
+
+    source: CommitId
+    dest: CommitId
+    base: CommitId
+
+
 class Diffs:
     """Use cases on two refs."""
 
@@ -47,15 +56,19 @@ class Diffs:
     async def uncommitted(self, repo_name: str, branch: str, query: DiffQuery) -> BlockPage:
         """Return one page of what is uncommitted on a branch, as diff rows."""
         self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
-        repo = await self._engine.repo(repo_name)
-        record = (await self._engine.parts.branches.get(repo, parse_branch_name(branch))).value
+        repo, name = await self._engine.repo(repo_name), parse_branch_name(branch)
         first_page = query.amount + 1
-        return await _page(
-            lambda start: diff_uncommitted(
-                self._engine.parts, repo, record, start=start, prefix=query.prefix, first_page=first_page
-            ),
-            query,
-        )
+
+        async def page() -> BlockPage:
+            record = (await self._engine.parts.branches.get(repo, name)).value
+            return await _page(
+                lambda start: diff_uncommitted(
+                    self._engine.parts, repo, record, start=start, prefix=query.prefix, first_page=first_page
+                ),
+                query,
+            )
+
+        return await _settled(page)
 
     async def diff(
         self, repo_name: str, left: str, right: str, query: DiffQuery, *, two_dot: bool = False
@@ -67,25 +80,26 @@ class Diffs:
         """
         self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
-        from_ref = await self._engine.resolver.resolve(repo, left)
-        to_ref = await self._engine.resolver.resolve(repo, right)
-        if two_dot:
-            scan = await self._two_dot(repo, from_ref, to_ref, query)
-        else:
-            scan = await self._three_dot(repo, from_ref, to_ref, query)
-        return await _page(scan, query)
 
-    async def merge_base(self, repo_name: str, left: str, right: str) -> Commit:
-        """Return the best common ancestor of two refs."""
+        async def page() -> BlockPage:
+            from_ref = await self._engine.resolver.resolve(repo, left)
+            to_ref = await self._engine.resolver.resolve(repo, right)
+            if two_dot:
+                scan = await self._two_dot(repo, from_ref, to_ref, query)
+            else:
+                scan = await self._three_dot(repo, from_ref, to_ref, query)
+            return await _page(scan, query)
+
+        return await _settled(page)
+
+    async def merge_base(self, repo_name: str, source: str, dest: str) -> MergeBase:
+        """Return the commits of two refs and their best common ancestor."""
         self._caller.require(Action.LIST_COMMITS, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
-        resolver = self._engine.resolver
-        return await find_merge_base(
-            self._engine.parts.commits,
-            repo,
-            await resolver.resolve_commit(repo, left),
-            await resolver.resolve_commit(repo, right),
-        )
+        theirs = await self._engine.resolver.resolve_commit(repo, source)
+        ours = await self._engine.resolver.resolve_commit(repo, dest)
+        base = await find_merge_base(self._engine.parts.commits, repo, theirs, ours)
+        return MergeBase(source=theirs, dest=ours, base=base.id)
 
     async def merge(
         self, repo_name: str, source: str, dest: str, request: MergeRequest, *, force: bool = False
@@ -136,6 +150,16 @@ class Diffs:
 
     async def _tree(self, repo: Repository, resolved: ResolvedRef) -> MetarangeId:
         return (await self._engine.parts.commits.get(repo, resolved.commit_id)).tree
+
+
+async def _settled(page: Callable[[], Awaitable[BlockPage]]) -> BlockPage:
+    """Return the page, read again from the refs on if a layer left its branch while it was being read."""
+    for _ in range(SWAP_ATTEMPTS_MAX):
+        try:
+            return await page()
+        except LayersMovedError:
+            continue
+    raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, "layers go faster than they can be read: try again")
 
 
 async def _page(scan: Scan, query: DiffQuery) -> BlockPage:

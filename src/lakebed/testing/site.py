@@ -63,7 +63,7 @@ class Site:
                     open_store=opened,
                     external=ExternalAddresses(import_prefixes=(), namespaces=lambda: ()),
                     canonical_namespace=partial(canonical_namespace, data_dir=self.settings.data_dir),
-                    cache=RangeCache(self.folder / "cache", workers=workers),
+                    cache=RangeCache(self.folder / f"cache-{ids.token()}", workers=workers),
                     workers=workers,
                     processes=InlineWorkers(),
                     clock=clock,

@@ -22,6 +22,7 @@ from lakebed.model.commits import Commit
 from lakebed.model.entries import Change, Tombstone
 from lakebed.model.ids import BranchName, CommitId, Path
 from lakebed.model.repository import Repository
+from lakebed.staging.reader import LayersMovedError
 from lakebed.staging.record import knows_token, reset, seal
 from lakebed.staging.writer import new_token
 from lakebed.versioning.head import Attempt, HeadChanges
@@ -69,7 +70,7 @@ class Resetter:
             try:
                 await self._write_committed(repo, sealed, prefix=prefix, only=only)
             except ConflictError as error:
-                if error.kind is not ErrorKind.FENCE_LOST:
+                if error.kind is not ErrorKind.FENCE_LOST and not isinstance(error, LayersMovedError):
                     raise
             else:
                 return
