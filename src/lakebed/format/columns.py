@@ -44,14 +44,32 @@ def text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np
 
 def take(block: pa.Table, rows: Ints) -> pa.Table:
     """Return these rows, in this order. Few long runs of neighbours are not copied."""
-    ends = np.flatnonzero(np.diff(rows) != 1) + 1
-    if len(ends) < _RUNS_MAX and len(rows) > _RUNS_MAX * _RUNS_MAX:
-        bounds = [0, *ends.tolist(), len(rows)]
-        return pa.concat_tables([block.slice(rows[a], b - a) for a, b in pairwise(bounds)])
+    runs = _long_runs(rows)
+    if runs is not None:
+        return pa.concat_tables([block.slice(start, count) for start, count in runs])
     if len(rows) <= STEP_ROWS:
         return block.take(pa.array(rows))
     steps = range(0, len(rows), STEP_ROWS)
     return pa.concat_tables([block.take(pa.array(rows[at : at + STEP_ROWS])) for at in steps])
+
+
+def take_values(values: pa.Array, rows: Ints) -> pa.ChunkedArray | pa.Array:
+    """Return these values, in this order. Few long runs of neighbours are not copied."""
+    runs = _long_runs(rows)
+    if runs is not None:
+        return pa.chunked_array([values.slice(start, count) for start, count in runs])
+    return values.take(pa.array(rows))
+
+
+def _long_runs(rows: Ints) -> list[tuple[int, int]] | None:
+    """Return the runs of neighbours as start and count, if they are few and long."""
+    if len(rows) < _RUNS_MAX * _RUNS_MAX:
+        return None
+    ends = np.flatnonzero(np.diff(rows) != 1) + 1
+    if len(ends) >= _RUNS_MAX:
+        return None
+    bounds = [0, *ends.tolist(), len(rows)]
+    return [(int(rows[start]), stop - start) for start, stop in pairwise(bounds)]
 
 
 def search(keys: pa.Array, needles: pa.Array) -> Ints:
@@ -102,7 +120,8 @@ def align(keys: pa.Array, others: pa.Array) -> Ints:
 
 def mask(array: Any) -> Mask:
     """Return a boolean array without nulls as numpy's."""
-    result: Mask = np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    result: Mask = np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.bool_)
     return result
 
 

@@ -4,11 +4,10 @@ Two questions that must not be mixed up: whether a user would see a difference
 (identity), and whether anything differs at all (address and time too).
 """
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.columns import Ints, Mask, column, mask
+from lakebed.format.columns import Ints, Mask, column, mask, take_values
 
 
 def identities_differ(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints) -> Mask:
@@ -27,10 +26,6 @@ def rows_differ(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: In
 
 
 def _differ(name: str, left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints) -> Mask:
-    return mask(pc.not_equal(_values(left, name, left_rows), _values(right, name, right_rows)))
-
-
-def _values(block: pa.Table, name: str, rows: Ints) -> pa.Array:
-    values = column(block, name)
-    every_row = len(rows) == len(values) and np.array_equal(rows, np.arange(len(values)))
-    return values if every_row else values.take(pa.array(rows))
+    ours = take_values(column(left, name), left_rows)
+    theirs = take_values(column(right, name), right_rows)
+    return mask(pc.not_equal(ours, theirs))
