@@ -120,6 +120,14 @@ def decode_row(path: Path, value: bytes) -> tuple[Change, Nonce]:
     return entry, Nonce(nonce)
 
 
+def is_tombstone(value: bytes) -> bool:
+    """Return whether a row deletes its path; errors as for `decode_row`. For those who need no more of it."""
+    if len(value) < _HEADER.size:
+        raise CorruptError(ErrorKind.UNREADABLE, f"a staged row has only {len(value)} bytes")
+    _require_version(value[0])
+    return bool(value[1] & _TOMBSTONE)
+
+
 def decode_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> pa.Table:
     """Return rows, in key order, as a change block.
 

@@ -9,14 +9,17 @@ named, nobody has written to it yet; if not, the read starts over.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakebed.env.work import Workers
 from lakebed.errors import ConflictError, ErrorKind, UnavailableError
-from lakebed.format.rows import OPEN_KEY, ROW_PREFIX, decode_row, decode_rows, row_key
+from lakebed.format.blocks import change_block
+from lakebed.format.rows import OPEN_KEY, ROW_PREFIX, decode_row, decode_rows, is_tombstone, row_key
 from lakebed.kv.port import KVStore, Page, Version, prefix_end
 from lakebed.limits import SCAN_PAGE_ITEMS, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch
@@ -28,9 +31,11 @@ from lakebed.staging.record import names_token, tokens_of
 from lakebed.staging.runs import merge_runs
 
 _ROWS_END = prefix_end(ROW_PREFIX)
-# Below this many rows, decoding costs less than handing it to another thread.
+# Below the first number of rows, decoding them one by one costs less than setting up a block; below the
+# second, decoding them here costs less than handing them to another thread.
+_FEW_ROWS = 24
 _INLINE_ROWS = 2_000
-_SMALL_PAGES = 4
+_PAGE_GROWTH = 4
 
 
 class LayersMovedError(ConflictError):
@@ -48,6 +53,24 @@ class Staged:
     token: StagingToken
     version: Version
     nonce: Nonce
+
+
+@dataclass(frozen=True, slots=True)
+class StagedKeys:
+    """Every staged path from `start` up to but without `stop` (None: to the end), and whether it is deleted."""
+
+    start: str
+    stop: str | None
+    paths: list[str]
+    deleted: list[bool]
+
+    def covers(self, path: str) -> bool:
+        return self.start <= path and (self.stop is None or path < self.stop)
+
+    def after(self, path: str) -> Iterator[tuple[str, bool]]:
+        """Yield from `path` on."""
+        first = bisect_left(self.paths, path)
+        return zip(self.paths[first:], self.deleted[first:], strict=True)
 
 
 class LayerReader:
@@ -78,22 +101,53 @@ class LayerReader:
         branch: Branch,
         *,
         start: str = "",
+        stop: str | None = None,
         prefix: str = "",
         first_page: int = SCAN_PAGE_ITEMS,
-    ) -> AsyncIterator[pa.Table]:
-        """Yield the staged changes from `start` on, under `prefix`, as change blocks: newest wins, tombstones kept.
+    ) -> AsyncGenerator[pa.Table, None]:
+        """Yield the staged changes from `start` up to but without `stop`, under `prefix`, as change blocks.
 
-        `first_page` is how many rows of each layer are read at first: what a caller who wants one page needs.
+        Newest wins, tombstones are kept. `first_page` is how many rows of each layer are read
+        at first: what a caller who wants one page needs.
 
         Raises:
             LayersMovedError: a layer was dropped during the scan; nothing more is yielded.
         """
+        within = _keys_between(start, stop, prefix)
         runs = [
-            self._scan_token(repo, branch, token, start=start, prefix=prefix, first_page=first_page)
+            self._scan_token(repo, branch, token, within, first_page=first_page)
             for token in tokens_of(branch)
         ]
-        async for block in merge_runs(runs):
-            yield block
+        async with aclosing(merge_runs(runs)) as blocks:
+            async for block in blocks:
+                yield block
+
+    async def keys(
+        self, repo: Repository, branch: Branch, *, start: str, prefix: str, rows: int
+    ) -> StagedKeys:
+        """Return the staged paths from `start` on, under `prefix`, as far as `rows` rows of each layer reach.
+
+        Raises:
+            LayersMovedError: a layer was dropped.
+        """
+        first, end = _keys_between(start, None, prefix)
+        newest: dict[bytes, bytes] = {}
+        stop: bytes | None = None
+        for token in tokens_of(branch):
+            page = await self._page(token, start=first, end=end, rows_max=rows)
+            await self._require_open(repo, branch, token)
+            if len(page.keys) == rows:
+                reached = page.keys[-1] + b"\0"
+                stop = reached if stop is None else min(stop, reached)
+            for key, value in zip(page.keys, page.values, strict=True):
+                newest.setdefault(key, value)
+        known = sorted(key for key in newest if stop is None or key < stop)
+        return StagedKeys(
+            start,
+            _path(stop) if stop is not None else None,
+            [_path(key) for key in known],
+            [is_tombstone(newest[key]) for key in known],
+        )
 
     async def _lookup(self, repo: Repository, branch: Branch, path: Path) -> Staged | None:
         tokens = tokens_of(branch)
@@ -115,55 +169,71 @@ class LayerReader:
         repo: Repository,
         branch: Branch,
         token: StagingToken,
+        within: tuple[bytes, bytes | None],
         *,
-        start: str,
-        prefix: str,
         first_page: int,
-    ) -> AsyncIterator[pa.Table]:
-        pages = self._pages(repo, branch, token, start=start, prefix=prefix, first_page=first_page)
-        if first_page < SCAN_PAGE_ITEMS:
-            async for page in pages:
-                yield await self._decode(page)
-            return
-        # Whoever wants everything gets it decoded one page behind the one being fetched.
-        decoding: asyncio.Task[pa.Table] | None = None
-        try:
-            async for page in _large(pages):
-                previous, decoding = decoding, asyncio.create_task(self._decode(page))
-                if previous is not None:
-                    yield await previous
-            if decoding is not None:
-                yield await decoding
-        finally:
-            if decoding is not None:
-                decoding.cancel()
+    ) -> AsyncGenerator[pa.Table, None]:
+        async with aclosing(self._pages(repo, branch, token, within, first_page=first_page)) as pages:
+            if first_page < SCAN_PAGE_ITEMS:
+                async for page in pages:
+                    yield await self._decode(page)
+                return
+            # Whoever wants everything gets it decoded one page behind the one being fetched.
+            decoding: asyncio.Task[pa.Table] | None = None
+            try:
+                async for page in _large(pages):
+                    previous, decoding = decoding, asyncio.create_task(self._decode(page))
+                    if previous is not None:
+                        yield await previous
+                if decoding is not None:
+                    yield await decoding
+            finally:
+                if decoding is not None:
+                    decoding.cancel()
 
     async def _pages(
         self,
         repo: Repository,
         branch: Branch,
         token: StagingToken,
+        within: tuple[bytes, bytes | None],
         *,
-        start: str,
-        prefix: str,
         first_page: int,
-    ) -> AsyncIterator[Page]:
-        first = row_key(max(start, prefix))
-        end = prefix_end(row_key(prefix)) if prefix else _ROWS_END
-        for page_items in (first_page, SCAN_PAGE_ITEMS):
-            pages = 0
-            async for page in self._kv.scan(token, start=first, end=end, page_items_max=page_items):
-                await self._require_open(repo, branch, token)
+    ) -> AsyncGenerator[Page, None]:
+        first, end = within
+        page_items = first_page
+        while page_items < SCAN_PAGE_ITEMS:
+            page = await self._page(token, start=first, end=end, rows_max=page_items)
+            await self._require_open(repo, branch, token)
+            if page.keys:
                 yield page
-                first = page.keys[-1] + b"\0"
-                pages += 1
-                if pages == _SMALL_PAGES and page_items < SCAN_PAGE_ITEMS:
-                    break  # Whoever reads on for so long is served in larger pages.
-            else:
-                break
+            if len(page.keys) < page_items:
+                return
+            first = page.keys[-1] + b"\0"
+            # Whoever reads on is served in larger and larger pages.
+            page_items *= _PAGE_GROWTH
+        async for page in self._kv.scan(token, start=first, end=end):
+            await self._require_open(repo, branch, token)
+            yield page
         await self._require_open(repo, branch, token)
 
+    async def _page(self, token: StagingToken, *, start: bytes, end: bytes | None, rows_max: int) -> Page:
+        """Return the first rows from `start` on, up to so many; fewer only at the end."""
+        found = Page([], [], [])
+        pages = self._kv.scan(token, start=start, end=end, page_items_max=rows_max)
+        async for page in pages:
+            found = Page(found.keys + page.keys, found.values + page.values, [])
+            if len(found.keys) >= rows_max:
+                break
+        if isinstance(pages, AsyncGenerator):
+            # Left half-way it would be closed by the garbage collector, in a task of its own.
+            await pages.aclose()
+        return Page(found.keys[:rows_max], found.values[:rows_max], [])
+
     async def _decode(self, page: Page) -> pa.Table:
+        if len(page.keys) < _FEW_ROWS:
+            rows = zip(page.keys, page.values, strict=True)
+            return change_block([decode_row(_path(key), value)[0] for key, value in rows])
         if len(page.keys) < _INLINE_ROWS:
             return decode_rows(page.keys, page.values)
         return await self._workers.run(decode_rows, page.keys, page.values)
@@ -177,6 +247,16 @@ class LayerReader:
         current = (await self._branches.get(repo, branch.name)).value
         if not names_token(current, token):
             raise LayersMovedError(token)
+
+
+def _path(key: bytes) -> Path:
+    return Path(key[len(ROW_PREFIX) :].decode())
+
+
+def _keys_between(start: str, stop: str | None, prefix: str) -> tuple[bytes, bytes | None]:
+    end = prefix_end(row_key(prefix)) if prefix else _ROWS_END
+    assert end is not None, "rows have a prefix"
+    return row_key(max(start, prefix)), end if stop is None else min(end, row_key(stop))
 
 
 async def _large(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:

@@ -97,7 +97,7 @@ class BlockKeys:
 
     def __init__(self, block: pa.Table) -> None:
         offsets, data = text_buffers(column(block, "key"))
-        self._offsets, self._data = memoryview(offsets), memoryview(data)
+        self._offsets, self._data = offsets.data, data.data
         self.rows = block.num_rows
 
     def __getitem__(self, row: int) -> bytes:

@@ -4,7 +4,8 @@ Rows are sorted in runs; all but the last go to a temporary folder, and the
 stream is the merge of the runs. Where a key came twice, the later row counts.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 
 import polars as pl
@@ -41,12 +42,13 @@ class SortedRows:
             await self._workers.run(_write_run, run, path)
             self._runs.append(path)
 
-    async def blocks(self) -> AsyncIterator[pa.Table]:
+    async def blocks(self) -> AsyncGenerator[pa.Table, None]:
         """Yield everything taken so far, sorted, each key once."""
         last = await self._workers.run(_sort, self._take())
         runs = [_slices(last), *(_read_run(path) for path in reversed(self._runs))]
-        async for block in merge_runs(runs):
-            yield without_tombstones(block)
+        async with aclosing(merge_runs(runs)) as blocks:
+            async for block in blocks:
+                yield without_tombstones(block)
 
     def _take(self) -> list[pa.Table]:
         loose, self._loose, self._loose_rows = self._loose, [], 0
@@ -67,12 +69,12 @@ def _write_run(run: pa.Table, path: Path) -> None:
         writer.write_table(run, max_chunksize=_BLOCK_ROWS)
 
 
-async def _slices(run: pa.Table) -> AsyncIterator[pa.Table]:
+async def _slices(run: pa.Table) -> AsyncGenerator[pa.Table, None]:
     for start in range(0, run.num_rows, _BLOCK_ROWS):
         yield run.slice(start, _BLOCK_ROWS)
 
 
-async def _read_run(path: Path) -> AsyncIterator[pa.Table]:
+async def _read_run(path: Path) -> AsyncGenerator[pa.Table, None]:
     with pa.memory_map(str(path)) as source:
         reader = pa.ipc.open_file(source)
         for index in range(reader.num_record_batches):

@@ -5,7 +5,8 @@ again, or a path deleted that was never there. Only what changes the identity of
 a path counts, for a diff as for the question whether a branch is clean.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +33,7 @@ async def staged_changes(
     start: str = "",
     prefix: str = "",
     first_page: int = SCAN_PAGE_ITEMS,
-) -> AsyncIterator[pa.Table]:
+) -> AsyncGenerator[pa.Table, None]:
     """Yield what makes the tree `against` into what the branch shows, as change blocks.
 
     Some of them may change nothing. Mostly `against` is the tree of the branch's commit.
@@ -42,8 +43,9 @@ async def staged_changes(
     if below != against:
         trees = await parts.trees_of(repo)
         runs.append(_tree_changes(trees, against, below, start=start, prefix=prefix))
-    async for block in merge_runs(runs):
-        yield block
+    async with aclosing(merge_runs(runs)) as blocks:
+        async for block in blocks:
+            yield block
 
 
 async def diff_staged(
@@ -55,16 +57,19 @@ async def diff_staged(
     start: str = "",
     prefix: str = "",
     first_page: int = SCAN_PAGE_ITEMS,
-) -> AsyncIterator[pa.Table]:
+) -> AsyncGenerator[pa.Table, None]:
     """Yield the differences between a tree and what the branch shows, from `start` on, as diff blocks."""
     trees = await parts.trees_of(repo)
-    async for changes in staged_changes(
-        parts, repo, branch, against=against, start=start, prefix=prefix, first_page=first_page
-    ):
-        found = await trees.lookup_many(against, changes.column("key"))
-        block = diff_blocks(found, without_tombstones(changes))
-        if block.num_rows:
-            yield block
+    async with aclosing(
+        staged_changes(
+            parts, repo, branch, against=against, start=start, prefix=prefix, first_page=first_page
+        )
+    ) as blocks:
+        async for changes in blocks:
+            found = await trees.lookup_many(against, changes.column("key"))
+            block = diff_blocks(found, without_tombstones(changes))
+            if block.num_rows:
+                yield block
 
 
 async def diff_uncommitted(
@@ -75,28 +80,29 @@ async def diff_uncommitted(
     start: str = "",
     prefix: str = "",
     first_page: int = SCAN_PAGE_ITEMS,
-) -> AsyncIterator[pa.Table]:
+) -> AsyncGenerator[pa.Table, None]:
     """Yield the differences between the branch's commit and what it shows."""
     base = await parts.base_tree(repo, branch)
-    async for block in diff_staged(
-        parts, repo, branch, against=base, start=start, prefix=prefix, first_page=first_page
-    ):
-        yield block
+    async with aclosing(
+        diff_staged(parts, repo, branch, against=base, start=start, prefix=prefix, first_page=first_page)
+    ) as blocks:
+        async for block in blocks:
+            yield block
 
 
 async def is_clean(parts: Parts, repo: Repository, branch: Branch) -> bool:
     """Return whether nothing uncommitted would change a path."""
-    async for _ in diff_uncommitted(parts, repo, branch):
-        return False
-    return True
+    async with aclosing(diff_uncommitted(parts, repo, branch)) as blocks:
+        return await anext(blocks, None) is None
 
 
 async def _tree_changes(
     trees: Trees, left: MetarangeId, right: MetarangeId, *, start: str, prefix: str
-) -> AsyncIterator[pa.Table]:
+) -> AsyncGenerator[pa.Table, None]:
     """Yield the difference between two trees as the changes that make one into the other."""
-    async for block in trees.diff(left, right, prefix=prefix, start=start):
-        yield diff_as_changes(block)
+    async with aclosing(trees.diff(left, right, prefix=prefix, start=start)) as blocks:
+        async for block in blocks:
+            yield diff_as_changes(block)
 
 
 def diff_as_changes(block: pa.Table) -> pa.Table:

@@ -15,17 +15,21 @@ import pyarrow as pa
 from lakebed.committed.trees import Trees
 from lakebed.errors import ErrorKind, NotFoundError, UnavailableError
 from lakebed.format.blocks import ENTRY_SCHEMA
-from lakebed.format.merge import as_changes, without_tombstones
-from lakebed.limits import SWAP_ATTEMPTS_MAX
+from lakebed.format.merge import as_changes, newest_wins, without_tombstones
+from lakebed.format.search import count_up_to
+from lakebed.limits import SCAN_PAGE_ITEMS, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Entry
 from lakebed.model.ids import MetarangeId, Path
 from lakebed.model.repository import Repository
 from lakebed.staging.reader import LayersMovedError
 from lakebed.staging.record import tokens_of
-from lakebed.staging.runs import merge_runs
-from lakebed.versioning.paging import BlockPage, Scan, flat_page, folded_page
+from lakebed.versioning.first_keys import FirstKeys
+from lakebed.versioning.paging import BlockPage, Peek, Scan, flat_page, folded_page, successor
 from lakebed.versioning.parts import Parts
+
+# Rows of the tree that are looked at together with what is staged between them: a page, then more and more.
+_PIECE_GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,13 @@ class View:
             try:
                 if delimiter:
                     return await folded_page(
-                        scan, ENTRY_SCHEMA, prefix=prefix, after=after, delimiter=delimiter, amount=amount
+                        scan,
+                        ENTRY_SCHEMA,
+                        prefix=prefix,
+                        after=after,
+                        delimiter=delimiter,
+                        amount=amount,
+                        peek=await self._first_keys(repo, source, prefix, scan),
                     )
                 return await flat_page(scan, ENTRY_SCHEMA, after=after, amount=amount)
             except LayersMovedError:
@@ -104,28 +114,66 @@ class View:
                 async for block in blocks:
                     yield block
             return
-        runs = [
+        cursor = start
+        async with aclosing(
+            _pieces(trees, source.tree, start=start, prefix=prefix, first=first_page)
+        ) as pieces:
+            async for piece in pieces:
+                stop = successor(piece.column("key")[-1].as_py())
+                changes = self._parts.staging.reader.scan(
+                    repo, source.branch, start=cursor, stop=stop, prefix=prefix, first_page=first_page
+                )
+                async with aclosing(_merged(piece, changes)) as blocks:
+                    async for block in blocks:
+                        yield block
+                cursor = stop
+        async with aclosing(
             self._parts.staging.reader.scan(
-                repo, source.branch, start=start, prefix=prefix, first_page=first_page
-            ),
-            _tree_changes(trees, source.tree, start=start, prefix=prefix, first=first_page),
-        ]
-        async for block in merge_runs(runs):
-            yield without_tombstones(block)
+                repo, source.branch, start=cursor, prefix=prefix, first_page=first_page
+            )
+        ) as changes:
+            async for block in changes:
+                yield without_tombstones(block)
+
+    async def _first_keys(self, repo: Repository, source: Source, prefix: str, scan: Scan) -> Peek | None:
+        """Return how to look ahead; where nothing is staged, the tree's own blocks tell as fast."""
+        if source.branch is None or not tokens_of(source.branch):
+            return None
+        return FirstKeys(
+            repo,
+            source.branch,
+            source.tree,
+            prefix=prefix,
+            trees=await self._parts.trees_of(repo),
+            reader=self._parts.staging.reader,
+            scan=scan,
+        )
 
     def _scan_from(self, repo: Repository, source: Source, *, prefix: str, first_page: int) -> Scan:
         return lambda start: self.scan(repo, source, start=start, prefix=prefix, first_page=first_page)
 
 
-async def _tree_changes(
+async def _merged(piece: pa.Table, staged: AsyncGenerator[pa.Table, None]) -> AsyncGenerator[pa.Table, None]:
+    """Yield rows of the tree with the changes that are staged between them."""
+    async with aclosing(staged):
+        async for changes in staged:
+            below = count_up_to(piece, changes.column("key")[-1].as_py())
+            merged = newest_wins([changes, as_changes(piece.slice(0, below))])
+            piece = piece.slice(below)
+            yield without_tombstones(merged)
+    if piece.num_rows:
+        yield piece
+
+
+async def _pieces(
     trees: Trees, tree: MetarangeId, *, start: str, prefix: str, first: int
 ) -> AsyncGenerator[pa.Table, None]:
-    """Yield a tree's entries as change blocks, in pieces about as large as those they are merged with."""
-    piece = first
-    async for block in trees.scan(tree, start=start, prefix=prefix):
-        at = 0
-        while at < block.num_rows:
-            rows = block.slice(at, piece)
-            at += rows.num_rows
-            piece = max(piece, 10_000)
-            yield as_changes(rows)
+    """Yield a tree's entries in pieces: as many rows as a page needs, then more and more."""
+    rows = first
+    async with aclosing(trees.scan(tree, start=start, prefix=prefix)) as blocks:
+        async for block in blocks:
+            at = 0
+            while at < block.num_rows:
+                yield block.slice(at, rows)
+                at += rows
+                rows = min(rows * _PIECE_GROWTH, SCAN_PAGE_ITEMS)
