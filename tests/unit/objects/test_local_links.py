@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.errors import DeniedError, NotFoundError
+from lakebed.errors import AlreadyExistsError, DeniedError, NotFoundError
 from lakebed.limits import SMALL_OBJECT_BYTES_MAX
 from lakebed.objects.drivers.local import LocalObjects
 from lakebed.objects.port import PutMode
@@ -92,6 +92,24 @@ async def test_a_folder_replaced_by_a_link_is_not_entered_although_it_was_known(
     await store.put("data/secret", b"again")
 
     assert (outside / "secret").read_bytes() == b"secret"
+
+
+async def test_a_folder_that_others_removed_and_made_again_is_found_again(
+    store: LocalObjects, root: Path
+) -> None:
+    other = LocalObjects(root)
+    await store.put("data/old", b"1")
+    await other.delete(["data/old"])
+    assert not (root / "data").exists()
+    await other.put("data/new", b"2")
+
+    assert await store.get("data/new") == b"2"
+    with pytest.raises(AlreadyExistsError):
+        await store.put("data/new", b"3")
+    await store.put("data/old", b"4")
+    assert await other.get("data/old") == b"4"
+    assert (root / "data" / "old").read_bytes() == b"4"
+    await other.close()
 
 
 async def test_a_pipe_does_not_make_anyone_wait(store: LocalObjects, root: Path) -> None:
