@@ -6,10 +6,11 @@ from functools import partial
 
 import pytest
 
-from lakebed.env.clock import Instant, SystemClock
+from lakebed.env.clock import Instant, SystemClock, after
 from lakebed.errors import ErrorKind, UnavailableError
 from lakebed.kv.drivers.memory import MemoryKV
-from lakebed.kv.wrappers.faults import AppliedLate, FaultyKV, Operation, Refused, Script
+from lakebed.kv.wrappers.faults import AppliedLate, FaultyKV, Operation, Refused, Script, no_faults
+from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED
 from lakebed.model.entries import Entry
 from lakebed.model.ids import BranchName, CommitId, Path
 from lakebed.staging.conditions import IfAbsent
@@ -28,7 +29,9 @@ class Interrupted(MemoryKV):
         self._countdown = 0
         self._lose = False
 
-    def before_swap(self, number: int, meanwhile: Callable[[], Awaitable[object]], *, lose: bool = False) -> None:
+    def before_swap(
+        self, number: int, meanwhile: Callable[[], Awaitable[object]], *, lose: bool = False
+    ) -> None:
         self._countdown, self._meanwhile, self._lose = number, meanwhile, lose
 
     async def swap(self, partition, key, value, **options):
@@ -138,19 +141,98 @@ async def test_a_condition_is_not_refused_for_a_write_that_never_came_to_be() ->
 
 @pytest.mark.parametrize("noun", ["branch", "repository"])
 async def test_a_deletion_nobody_can_look_for_is_not_said_to_have_failed(noun: str) -> None:
-    script = Script({})
-    kv = FaultyKV(MemoryKV(), plan=lambda call: script(call), clock=SystemClock())
+    kv = FaultyKV(MemoryKV(), plan=no_faults, clock=SystemClock())
     async with open_lake(kv) as lake:
         head = (await lake.engine.parts.branches.get(lake.repo, BranchName("main"))).value.commit_id
         await lake.engine.parts.branches.create(lake.repo, BranchName("dev"), head)
         gets = [None, Refused(), Refused()] if noun == "repository" else [None, Refused()]
-        script = Script({Operation.SWAP: [AppliedLate()], Operation.GET: gets})
+        deletions = {
+            "branch": partial(lake.engine.parts.branches.delete, lake.repo, BranchName("dev")),
+            "repository": partial(lake.engine.repositories.delete, lake.repo),
+        }
+        kv.plan = Script({Operation.SWAP: [AppliedLate()], Operation.GET: gets})
 
         with pytest.raises(UnavailableError) as caught:
-            if noun == "branch":
-                await lake.engine.parts.branches.delete(lake.repo, BranchName("dev"))
-            else:
-                await lake.engine.repositories.delete(lake.repo)
+            await deletions[noun]()
 
         assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
         assert await kv.land() == 1
+
+
+async def test_a_stash_that_somebody_lists_meanwhile_is_made_all_the_same() -> None:
+    class Listed(MemoryKV):
+        lister: Callable[[], Awaitable[object]] | None = None
+
+        async def swap(self, partition, key, value, **options):
+            if key.startswith(b"stashes/") and b"standing" in value and self.lister is not None:
+                lister, self.lister = self.lister, None
+                await lister()
+            return await super().swap(partition, key, value, **options)
+
+    kv = Listed()
+    async with open_lake(kv) as lake:
+        await lake.put("main", a="1")
+        kv.lister = partial(lake.engine.stashes.list, lake.repo)
+
+        stash = await lake.engine.stashes.stash(lake.repo, BranchName("main"))
+
+        assert [each.id for each in await lake.engine.stashes.list(lake.repo)] == [stash.id]
+
+
+class Hands(SystemClock):
+    """A clock with hands to turn."""
+
+    ahead = 0.0
+
+    def now(self) -> Instant:
+        return after(super().now(), self.ahead)
+
+
+@pytest.mark.parametrize("target", ["stands", "is deleted"])
+async def test_a_stash_whose_popper_died_is_not_lost(target: str) -> None:
+    class Dies(MemoryKV):
+        armed = False
+
+        async def swap(self, partition, key, value, **options):
+            if key.startswith(b"branches/") and self.armed:
+                raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, "dead")
+            return await super().swap(partition, key, value, **options)
+
+    clock = Hands()
+    kv = Dies(clock=clock)
+    async with open_lake(kv, clock=clock) as lake:
+        branches, stashes, dev = lake.engine.parts.branches, lake.engine.stashes, BranchName("dev")
+        head = (await branches.get(lake.repo, BranchName("main"))).value.commit_id
+        await branches.create(lake.repo, dev, head)
+        await lake.put("main", a="1")
+        stash = await stashes.stash(lake.repo, BranchName("main"))
+        kv.armed = True
+        with pytest.raises(UnavailableError):
+            await stashes.pop(lake.repo, stash.id, into=dev)
+        kv.armed = False
+        if target == "is deleted":
+            await branches.delete(lake.repo, dev)
+        for _ in range(3):
+            clock.ahead += 2 * GRACE_SECONDS
+            await stashes.sweep(lake.repo)
+            await lake.cleaner.clean_once()
+
+        if target == "is deleted":
+            await stashes.pop(lake.repo, stash.id, into=BranchName("main"))
+
+        assert await lake.show("main" if target == "is deleted" else "dev") == {"a": "1"}
+
+
+async def test_popping_again_does_not_bring_the_changes_back() -> None:
+    async with open_lake() as lake:
+        await lake.put("main", a="1")
+        stash = await lake.engine.stashes.stash(lake.repo, BranchName("main"))
+        await lake.engine.stashes.pop(lake.repo, stash.id)
+        for number in range(RETIRED_LISTED + 2):
+            await lake.commit("main", b=str(number))
+        await lake.cleaner.clean_once()
+        await lake.put("main", a="2")
+
+        await lake.engine.stashes.pop(lake.repo, stash.id)
+
+        assert (await lake.show("main"))["a"] == "2"

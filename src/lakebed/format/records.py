@@ -130,6 +130,8 @@ class _Stash(Stored):
     message: str
     state: StashState
     at: Instant
+    operation: Nonce = Nonce("")
+    incarnation: Nonce = Nonce("")
 
 
 class _Live(Stored, tag=1):
@@ -335,9 +337,18 @@ def decode_commit(data: bytes) -> Commit:
 
 def encode_stash(stash: Stash) -> bytes:
     """Return a stash as its KV value."""
-    layer = _TokenLayer(stash.layer.token, stash.layer.seq)
     return _STASH.seal(
-        _Stash(stash.id, stash.branch, stash.base, layer, stash.message, stash.state, stash.at)
+        _Stash(
+            stash.id,
+            stash.branch,
+            stash.base,
+            _TokenLayer(stash.layer.token, stash.layer.seq),
+            stash.message,
+            stash.state,
+            stash.at,
+            stash.operation,
+            stash.incarnation,
+        )
     )
 
 
@@ -352,6 +363,8 @@ def decode_stash(data: bytes) -> Stash:
         message=s.message,
         state=s.state,
         at=s.at,
+        operation=s.operation,
+        incarnation=s.incarnation,
     )
 
 

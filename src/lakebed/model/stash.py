@@ -1,6 +1,7 @@
 """`Stash`: uncommitted changes put aside, to be laid over a branch again later.
 
-    tentative -> standing -> popped
+    tentative -> standing -> popping -> popped
+              -> dropped     popping -> standing, if its branch went before it was laid there
 
 A tentative stash counts only once the branch record names it: the reset that
 emptied the branch and the stash that keeps its changes are the same swap.
@@ -19,12 +20,19 @@ class StashState(StrEnum):
 
     TENTATIVE = "tentative"
     STANDING = "standing"
+    POPPING = "popping"
+    """On its way to a branch; whether it is there, the branch knows."""
     POPPED = "popped"
+    DROPPED = "dropped"
+    """Never completed; its rows are being removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stash:
-    """The changes of `branch` against `base`, as rows of the token in `layer`."""
+    """The changes of `branch` against `base`, as rows of the token in `layer`.
+
+    From `popping` on, `branch` is the one it goes to, and `incarnation` that branch's.
+    """
 
     id: Nonce
     branch: BranchName
@@ -33,3 +41,6 @@ class Stash:
     message: str
     state: StashState
     at: Instant
+    operation: Nonce = Nonce("")
+    """The operation that makes it, as the branch's `pending` knows it."""
+    incarnation: Nonce = Nonce("")

@@ -13,7 +13,7 @@ A repository's entry, when due, and only if no record names its uid any more:
 
 A layer that was retired for longer than a grace period (or sooner, if the record lists too many):
     1. write a clean-up entry for its token  crash: the entry alone does the rest
-    2. swap  it out of `retired`             crash: the same
+    2. swap  it out of `retired`             crash: the same; not while a stash that is popping may ask for it
     3. drop  the token's partition when its grace is over, if no record names it as staging or sealed and no stash keeps it
     4. remove the entry
 1 before 2: afterwards only the entry knows of the token. Segments have no partition
@@ -21,6 +21,7 @@ and just leave the list; their files are the collector's.
 """
 
 from collections.abc import AsyncIterator, Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -141,6 +142,10 @@ class Cleaner:
             record = decode_branch(item.value)
             surplus = record.retired[:-RETIRED_LISTED]
             old = [r for r in record.retired if r in surplus or after(r.at, GRACE_SECONDS) < now]
+            if old:
+                # Asked after the record was read: what is retired there is popped by now, or popping still.
+                popping = await self._tokens_of_stashes(partition, {StashState.POPPING})
+                old = [r for r in old if not _tokens([r.layer]) & popping]
             if not old:
                 return entries
             for retired in old:
@@ -265,9 +270,17 @@ class Cleaner:
                     found |= _tokens(record.sealed)
                     if record.staging_token is not None:
                         found.add(record.staging_token)
+        return frozenset(found) | await self._tokens_of_stashes(
+            partition, set(StashState) - {StashState.POPPED}
+        )
+
+    async def _tokens_of_stashes(
+        self, partition: str, states: AbstractSet[StashState]
+    ) -> frozenset[StagingToken]:
+        found: set[StagingToken] = set()
         async for items in scan_records(self._kv, partition, STASHES_PREFIX):
             stashes = [decode_stash(item.value) for item in items]
-            found.update(s.layer.token for s in stashes if s.state is not StashState.POPPED)
+            found.update(stash.layer.token for stash in stashes if stash.state in states)
         return frozenset(found)
 
     async def _note(self, key: bytes, entry: TokenCleanup) -> None:

@@ -11,9 +11,10 @@ Crash after 2: the same, and files and a commit record that no one references; g
 them by their nonce.
 Crash after 3: done; the retired layers drain.
 
-There is no lock. Whoever loses 3 starts over on the new base, and someone has won. Layers
-that arrive on top between 1 and 3 do not matter. Commit, merge, revert, cherry-pick, import
-and hard reset differ only in 2.
+There is no lock. Whoever loses 3, or finds in 2 that its layers have left the branch, starts
+over on the new base, and someone has won; `turns` sees to it that it is not always the same.
+Layers that arrive on top between 1 and 3 do not matter. Commit, merge, revert, cherry-pick,
+import and hard reset differ only in 2.
 """
 
 import asyncio
@@ -35,9 +36,11 @@ from lakebed.model.branch import Branch
 from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, CommitId, Nonce
 from lakebed.model.repository import Repository
+from lakebed.staging.reader import LayersMovedError
 from lakebed.staging.record import abandon, begin, finish, renew
 from lakebed.telemetry.log import get_logger
 from lakebed.versioning.parts import Parts
+from lakebed.versioning.turns import Turns
 from lakebed.versioning.uncommitted import is_clean
 
 log = get_logger(__name__)
@@ -54,6 +57,8 @@ class Attempt:
     started: Branch
     nonce: Nonce
     clean: bool = False
+    stash: Nonce | None = None
+    """The stash that `build` has written and the last swap is to name."""
 
 
 Build = Callable[[Attempt], Awaitable[Commit]]
@@ -65,6 +70,7 @@ class HeadChanges:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._turns = Turns()
 
     async def run(
         self,
@@ -73,29 +79,22 @@ class HeadChanges:
         build: Build,
         *,
         reads: tuple[CommitId, ...] = (),
-        stashes: bool = False,
     ) -> Commit:
         """Move HEAD to what `build` makes; `reads` are commits it uses beside the branch's own.
-
-        With `stashes`, the last swap also names the attempt's stash, which `build` has written.
 
         Raises:
             ConflictError: `TOO_MANY_RETRIES`: lost too many races in a row.
             UnavailableError: `OUTCOME_UNKNOWN`: nobody can tell whether HEAD moved.
         """
         nonce = Nonce(self._parts.ids.token())
-        for number in range(COMMIT_ATTEMPTS_MAX):
-            attempt = await self._begin(repo, name, nonce, reads)
-            try:
-                async with self._renewing(attempt):
-                    commit = await build(attempt)
-            except (LakebedError, asyncio.CancelledError):
-                # What is left behind otherwise times out: nothing depends on this.
-                await asyncio.shield(self._abandon(attempt))
-                raise
-            if await self._finish(attempt, commit, stash=attempt.nonce if stashes else None):
-                return commit
-            await self._back_off(number)
+        async with self._turns.join(repo, name) as turn:
+            for number in range(COMMIT_ATTEMPTS_MAX):
+                attempt = await self._begin(repo, name, nonce, reads)
+                commit = await self._build(attempt, build)
+                if commit is not None and await self._finish(attempt, commit):
+                    return commit
+                await turn.take()
+                await self._back_off(number)
         raise ConflictError(
             ErrorKind.TOO_MANY_RETRIES,
             f"branch {name} moved {COMMIT_ATTEMPTS_MAX} times while a new HEAD was built: try again",
@@ -126,19 +125,36 @@ class HeadChanges:
             await self._parts.commits.require_standing(repo, commit_id)
         return Attempt(repo=repo, started=started, nonce=nonce)
 
-    async def _finish(self, attempt: Attempt, commit: Commit, *, stash: Nonce | None) -> bool:
+    async def _build(self, attempt: Attempt, build: Build) -> Commit | None:
+        """Return what `build` makes; None if the layers it was reading have left the branch meanwhile."""
+        try:
+            async with self._renewing(attempt):
+                return await build(attempt)
+        except LayersMovedError:
+            return None
+        except (LakebedError, asyncio.CancelledError):
+            # What is left behind otherwise times out: nothing depends on this.
+            await asyncio.shield(self._abandon(attempt))
+            raise
+
+    async def _finish(self, attempt: Attempt, commit: Commit) -> bool:
         """Return whether HEAD is (or was) `commit`; False means that nothing happened and another try may."""
         try:
             await self._parts.branches.update(
                 attempt.repo,
                 attempt.started.name,
                 lambda branch, now: finish(
-                    branch, attempt.nonce, started=attempt.started, commit_id=commit.id, now=now, stash=stash
+                    branch,
+                    attempt.nonce,
+                    started=attempt.started,
+                    commit_id=commit.id,
+                    now=now,
+                    stash=attempt.stash,
                 ),
                 landed=lambda branch: (
                     attempt.nonce not in branch.pending
                     and branch.commit_id == commit.id
-                    and (stash is None or stash in branch.stashes)
+                    and (attempt.stash is None or attempt.stash in branch.stashes)
                 ),
             )
         except ConflictError as error:

@@ -2,40 +2,54 @@
 
 Stash:
     1. begin    as for a new HEAD: seal, and keep what is sealed in place
-    2. record   `stashes/<id>`, tentative: names the token of 3 for the collector and the sweep, invisible to others
-    3. copy     the differences against the commit, tombstones included, into rows of that token
+    2. record   `stashes/<id>`, tentative, invisible to others: names the token of 3 and the operation of 1.
+                Each try has an id and a token of its own
+    3. copy     the differences against the commit, tombstones included, into rows of that token, fenced on the record
     4. reset    swap: drop the layers, keep HEAD, and name the stash; only now it counts
     5. confirm  swap the record to standing, then take its name out of the branch
 
-Crash before 4: a tentative record that no branch names; `sweep` removes it and its rows after a grace,
-once the branch no longer holds the operation as pending, so that 4 can no longer happen.
-Crash after 4: the branch names the stash, and whoever lists stashes does 5.
+Crash before 4: a tentative record that no branch names; `sweep` drops it after a grace, once the branch no longer
+holds the operation as pending, so that 4 can no longer happen: swap it to dropped, which also keeps late rows out,
+remove the rows, remove the record.
+Crash after 4: the branch names the stash, and whoever lists or sweeps stashes does 5.
 
 Pop:
-    1. claim    swap the record to popped, with the branch it goes to; no one else can take it then
-    2. append   swap: the stash's token becomes the newest sealed layer, recognised by its name
+    1. claim    swap the record to popping, with the branch it goes to; no one else can take it then
+    2. append   swap: the stash's token becomes the newest sealed layer of exactly that branch, recognised by its name
+    3. confirm  swap the record to popped
 
-Crash after 1: popping it again into the same branch goes on with 2. The popped record stays for one
-grace, as a root for the collector.
+Crash before 3: whoever lists, sweeps or pops it again goes on. The branch remembers the token, live or retired (the
+cleaner lets nobody forget the token of a stash that is popping). If the branch is gone and does not know the token,
+2 has not happened and never will, and the stash stands again. A popped record stays for one grace, as a root for
+the collector.
 """
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 
 from lakebed.env.clock import Instant, after
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
+from lakebed.errors import (
+    ConflictError,
+    ErrorKind,
+    InvalidInputError,
+    LakebedError,
+    NotFoundError,
+    UnavailableError,
+)
 from lakebed.format.blocks import block_changes
 from lakebed.format.records import decode_stash, encode_stash
 from lakebed.format.rows import OPEN_KEY, OPEN_VALUE, encode_row, row_key
-from lakebed.kv.port import Expect, Item, Row, Version, prefix_end
-from lakebed.limits import GRACE_SECONDS
-from lakebed.model.branch import Branch
+from lakebed.kv.port import Expect, Item, NamesFence, Row, Version, prefix_end
+from lakebed.limits import GRACE_SECONDS, SWAP_ATTEMPTS_MAX
+from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, Nonce
 from lakebed.model.layers import TokenLayer
 from lakebed.model.repository import Repository
 from lakebed.model.stash import Stash, StashState
 from lakebed.refs.keys import STASHES_PREFIX, stash_key
+from lakebed.refs.settle import settled_swap
 from lakebed.staging.record import knows_token, push_layer, seal
 from lakebed.staging.writer import new_token
 from lakebed.versioning.head import Attempt, HeadChanges
@@ -55,27 +69,35 @@ class Stashes:
 
         Raises:
             InvalidInputError: `NO_CHANGES`.
+            UnavailableError: `OUTCOME_UNKNOWN`: it may be there; a list of the stashes tells.
         """
         made: Stash | None = None
 
         async def build(attempt: Attempt) -> Commit:
             nonlocal made
-            made = await self._write(attempt, message)
+            if made is not None:
+                await self._forget(repo, made)
+            made = await self._record(attempt, message)
+            await self._copy(attempt, made)
+            attempt.stash = made.id
             return await self._parts.commits.get(repo, attempt.started.commit_id)
 
-        await self._heads.run(repo, name, build, stashes=True)
+        await self._heads.run(repo, name, build)
         assert made is not None, "build ran, or run raised"
-        await self._confirm(repo, made.id)
+        try:
+            await self._confirm(repo, made.id)
+        except LakebedError as error:
+            raise UnavailableError(
+                ErrorKind.OUTCOME_UNKNOWN,
+                f"stash {made.id} of {name} was made, and may go with the branch: list the stashes to be sure",
+            ) from error
         return replace(made, state=StashState.STANDING)
 
     async def list(self, repo: Repository) -> list[Stash]:
         """Return the stashes of a repository, oldest first."""
         found = []
         async for item in self._items(repo):
-            stash = decode_stash(item.value)
-            if stash.state is StashState.TENTATIVE and await self._is_named(repo, stash):
-                await self._confirm(repo, stash.id)
-                stash = replace(stash, state=StashState.STANDING)
+            stash = await self._settle(repo, decode_stash(item.value), item.version)
             if stash.state is StashState.STANDING:
                 found.append(stash)
         return sorted(found, key=lambda stash: stash.at)
@@ -86,106 +108,167 @@ class Stashes:
         Raises:
             NotFoundError: `STASH_NOT_FOUND`: no such stash, or it was popped before.
         """
-        stash = await self._claim(repo, stash_id, into)
-        await self._parts.branches.update(
-            repo,
-            stash.branch,
-            lambda branch, _now: push_layer(seal(branch), stash.layer.token),
-            landed=lambda branch: knows_token(branch, stash.layer.token),
+        for _ in range(SWAP_ATTEMPTS_MAX):
+            stash, version = await self._get(repo, stash_id)
+            stash = await self._settle(repo, stash, version)
+            target = into or stash.branch
+            if stash.state is StashState.POPPED and stash.branch == target:
+                return stash
+            if stash.state is not StashState.STANDING:
+                raise _not_found(repo, stash_id)
+            branch = (await self._parts.branches.get(repo, target)).value
+            popping = replace(stash, state=StashState.POPPING, branch=target, incarnation=branch.incarnation)
+            claimed = await self._swap(repo, popping, version)
+            if claimed == popping:
+                return await self._append(repo, popping)
+        raise UnavailableError(
+            ErrorKind.STORE_UNAVAILABLE, f"stash {stash_id} is wanted by too many: try again"
         )
-        return stash
 
     async def sweep(self, repo: Repository) -> int:
-        """Remove records that no longer matter: popped a grace ago, or never completed. Return how many."""
+        """Finish what is half-way, and remove records that no longer matter. Return how many."""
         removed = 0
         oldest = after(await self._parts.kv.now(), -GRACE_SECONDS)
         async for item in self._items(repo):
-            stash = decode_stash(item.value)
-            if (
-                stash.at >= oldest
-                or stash.state is StashState.STANDING
-                or await self._may_complete(repo, stash)
-            ):
+            stash = await self._settle(repo, decode_stash(item.value), item.version)
+            if stash.state is StashState.DROPPED:
+                await self._drop(repo, stash)
+            elif stash.state is StashState.TENTATIVE and stash.at < oldest:
+                if await self._may_complete(repo, stash):
+                    continue
+                await self._forget(repo, stash)
+            elif stash.state is StashState.POPPED and stash.at < oldest:
+                await self._parts.kv.delete_rows(repo.partition, [item.key])
+            else:
                 continue
-            if stash.state is StashState.TENTATIVE:
-                await self._parts.kv.drop(stash.layer.token, first=[OPEN_KEY])
-            await self._parts.kv.delete_rows(repo.partition, [item.key])
             removed += 1
+        for branch in await self._parts.branches.list_by_commit(repo):
+            for stash_id in branch.stashes:
+                await self._clear_name(repo, branch.name, stash_id)
         return removed
 
-    async def _write(self, attempt: Attempt, message: str) -> Stash:
-        repo, started = attempt.repo, attempt.started
-        stash = await self._record(attempt, message)
-        empty = True
-        async for block in diff_uncommitted(self._parts, repo, started):
-            changes = block_changes(diff_as_changes(block))
-            rows = [Row(row_key(c.path), encode_row(c, attempt.nonce)) for c in changes]
-            await self._parts.kv.set_rows(stash.layer.token, [Row(OPEN_KEY, OPEN_VALUE), *rows])
-            empty = False
-        if empty:
-            attempt.clean = True
-            await self._parts.kv.delete_rows(repo.partition, [stash_key(stash.id)])
-            raise InvalidInputError(ErrorKind.NO_CHANGES, f"branch {started.name} has nothing to stash")
-        return stash
-
     async def _record(self, attempt: Attempt, message: str) -> Stash:
-        """Write the tentative record. A later try of the same operation replaces it, with a token of its own."""
         repo, started = attempt.repo, attempt.started
-        key = stash_key(attempt.nonce)
-        before = await self._parts.kv.get(repo.partition, key)
-        if before is not None:
-            await self._parts.kv.drop(decode_stash(before.value).layer.token, first=[OPEN_KEY])
+        token = new_token(repo, started.name, self._parts.ids)
         stash = Stash(
-            id=attempt.nonce,
+            id=Nonce(self._parts.ids.token()),
             branch=started.name,
             base=started.commit_id,
-            layer=TokenLayer(token=new_token(repo, started.name, self._parts.ids), seq=0),
+            layer=TokenLayer(token=token, seq=0),
             message=message,
             state=StashState.TENTATIVE,
             at=await self._parts.kv.now(),
+            operation=attempt.nonce,
         )
-        expected = before.version if before is not None else Expect.ABSENT
-        await self._parts.kv.swap(repo.partition, key, encode_stash(stash), expected=expected)
+        await self._parts.kv.swap(
+            repo.partition,
+            stash_key(stash.id),
+            encode_stash(stash),
+            expected=Expect.ABSENT,
+            names=(token.encode(),),
+        )
         return stash
 
-    async def _confirm(self, repo: Repository, stash_id: Nonce) -> None:
+    async def _copy(self, attempt: Attempt, stash: Stash) -> None:
+        repo, token = attempt.repo, stash.layer.token
+        fence = NamesFence(partition=repo.partition, key=stash_key(stash.id), names=(token.encode(),))
+        empty = True
+        async for block in diff_uncommitted(self._parts, repo, attempt.started):
+            changes = block_changes(diff_as_changes(block))
+            rows = [Row(row_key(c.path), encode_row(c, attempt.nonce)) for c in changes]
+            await self._parts.kv.set_rows(token, [Row(OPEN_KEY, OPEN_VALUE), *rows], fence=fence)
+            empty = False
+        if empty:
+            attempt.clean = True
+            await self._forget(repo, stash)
+            raise InvalidInputError(
+                ErrorKind.NO_CHANGES, f"branch {attempt.started.name} has nothing to stash"
+            )
+
+    async def _settle(self, repo: Repository, stash: Stash, version: Version) -> Stash:
+        """Finish what somebody has left half-way; return the stash as it is then."""
+        if stash.state is StashState.TENTATIVE and await self._is_named(repo, stash):
+            return await self._confirm(repo, stash.id)
+        if stash.state is not StashState.POPPING:
+            return stash
+        record = await self._target(repo, stash)
+        if isinstance(record, Branch) and record.incarnation == stash.incarnation:
+            return await self._append(repo, stash)
+        # The branch is gone. If it had got the stash, its tombstone, or its namesake, remembers.
+        appended = record is not None and _remembers(record, stash)
+        state = StashState.POPPED if appended else StashState.STANDING
+        settled = replace(stash, state=state, at=await self._parts.kv.now())
+        return await self._swap(repo, settled, version)
+
+    async def _confirm(self, repo: Repository, stash_id: Nonce) -> Stash:
+        """Let a stash that its branch names stand, and take the name out of the branch."""
         stash, version = await self._get(repo, stash_id)
         if stash.state is StashState.TENTATIVE:
-            await self._swap(repo, replace(stash, state=StashState.STANDING), version)
+            stash = await self._swap(repo, replace(stash, state=StashState.STANDING), version)
+        with suppress(LakebedError):  # `sweep` will do it.
+            await self._clear_name(repo, stash.branch, stash_id)
+        return stash
+
+    async def _clear_name(self, repo: Repository, name: BranchName, stash_id: Nonce) -> None:
+        """Take the name of a stash that no longer needs it out of a branch."""
+        item = await self._parts.kv.get(repo.partition, stash_key(stash_id))
+        if item is not None and decode_stash(item.value).state is StashState.TENTATIVE:
+            return
         await self._parts.branches.update(
             repo,
-            stash.branch,
+            name,
             lambda branch, _now: replace(branch, stashes=tuple(s for s in branch.stashes if s != stash_id)),
             landed=lambda branch: stash_id not in branch.stashes,
         )
 
-    async def _claim(self, repo: Repository, stash_id: Nonce, into: BranchName | None) -> Stash:
-        stash, version = await self._get(repo, stash_id)
-        if stash.state is StashState.TENTATIVE and await self._is_named(repo, stash):
-            await self._confirm(repo, stash_id)
-            stash, version = await self._get(repo, stash_id)
-        target = into or stash.branch
-        now = await self._parts.kv.now()
-        if stash.state is StashState.POPPED and stash.branch == target and not _is_old(stash, now):
-            return stash
-        if stash.state is not StashState.STANDING:
-            raise _not_found(repo, stash_id)
-        await self._parts.branches.get(repo, target)
-        popped = replace(stash, state=StashState.POPPED, branch=target, at=now)
-        try:
-            await self._swap(repo, popped, version)
-        except ConflictError as error:
-            raise _not_found(repo, stash_id) from error
+    async def _append(self, repo: Repository, stash: Stash) -> Stash:
+        """Lay a stash that is popping over its branch, if nobody has yet; return it, popped."""
+
+        def append(branch: Branch, _now: Instant) -> Branch:
+            if branch.incarnation != stash.incarnation:
+                raise NotFoundError(
+                    ErrorKind.BRANCH_NOT_FOUND,
+                    f"branch {stash.branch} was deleted before stash {stash.id} was laid over it: pop it again",
+                )
+            return push_layer(seal(branch), stash.layer.token)
+
+        await self._parts.branches.update(
+            repo, stash.branch, append, landed=lambda branch: knows_token(branch, stash.layer.token)
+        )
+        popped = replace(stash, state=StashState.POPPED)
+        with suppress(LakebedError):  # It is done; who meets the record next will say so.
+            current, version = await self._get(repo, stash.id)
+            if current.state is StashState.POPPING:
+                popped = await self._swap(repo, replace(popped, at=await self._parts.kv.now()), version)
         return popped
 
     async def _may_complete(self, repo: Repository, stash: Stash) -> bool:
-        found = await self._parts.branches.find(repo, stash.branch)
-        branch = found.value if found is not None else None
-        return isinstance(branch, Branch) and (stash.id in branch.stashes or stash.id in branch.pending)
+        """Return whether a tentative stash is, or may still be, named by its branch."""
+        record = await self._target(repo, stash)
+        return isinstance(record, Branch) and (
+            stash.id in record.stashes or stash.operation in record.pending
+        )
 
     async def _is_named(self, repo: Repository, stash: Stash) -> bool:
+        record = await self._target(repo, stash)
+        return isinstance(record, Branch) and stash.id in record.stashes
+
+    async def _target(self, repo: Repository, stash: Stash) -> BranchRecord | None:
         found = await self._parts.branches.find(repo, stash.branch)
-        return found is not None and isinstance(found.value, Branch) and stash.id in found.value.stashes
+        return found.value if found is not None else None
+
+    async def _forget(self, repo: Repository, stash: Stash) -> None:
+        """Remove a tentative stash that will never count. What fails is left to `sweep`."""
+        with suppress(LakebedError):
+            current, version = await self._get(repo, stash.id)
+            if current.state is StashState.TENTATIVE:
+                dropped = await self._swap(repo, replace(current, state=StashState.DROPPED), version)
+                await self._drop(repo, dropped)
+
+    async def _drop(self, repo: Repository, stash: Stash) -> None:
+        if stash.state is StashState.DROPPED:
+            await self._parts.kv.drop(stash.layer.token, first=[OPEN_KEY])
+            await self._parts.kv.delete_rows(repo.partition, [stash_key(stash.id)])
 
     async def _get(self, repo: Repository, stash_id: Nonce) -> tuple[Stash, Version]:
         item = await self._parts.kv.get(repo.partition, stash_key(stash_id))
@@ -193,8 +276,21 @@ class Stashes:
             raise _not_found(repo, stash_id)
         return decode_stash(item.value), item.version
 
-    async def _swap(self, repo: Repository, stash: Stash, version: Version) -> None:
-        await self._parts.kv.swap(repo.partition, stash_key(stash.id), encode_stash(stash), expected=version)
+    async def _swap(self, repo: Repository, stash: Stash, version: Version) -> Stash:
+        """Swap a stash's next state in; return it, or what somebody else has made of it meanwhile."""
+        try:
+            await settled_swap(
+                self._parts.kv,
+                repo.partition,
+                stash_key(stash.id),
+                encode_stash(stash),
+                expected=version,
+                clock=self._parts.clock,
+                ids=self._parts.ids,
+            )
+        except ConflictError:
+            return (await self._get(repo, stash.id))[0]
+        return stash
 
     async def _items(self, repo: Repository) -> AsyncIterator[Item]:
         async for page in self._parts.kv.scan(
@@ -204,8 +300,13 @@ class Stashes:
                 yield item
 
 
-def _is_old(stash: Stash, now: Instant) -> bool:
-    return after(stash.at, GRACE_SECONDS) < now
+def _remembers(record: BranchRecord, stash: Stash) -> bool:
+    if isinstance(record, Branch):
+        return knows_token(record, stash.layer.token)
+    return any(
+        isinstance(retired.layer, TokenLayer) and retired.layer.token == stash.layer.token
+        for retired in record.retired
+    )
 
 
 def _not_found(repo: Repository, stash_id: Nonce) -> NotFoundError:
