@@ -43,9 +43,14 @@ class Objects:
 
     async def stat(self, repo_name: str, ref: str, path: str) -> Entry:
         """Return the entry of `path` as `ref` shows it."""
+        return (await self.locate(repo_name, ref, path))[1]
+
+    async def locate(self, repo_name: str, ref: str, path: str) -> tuple[Repository, Entry]:
+        """Return the entry of `path`, and the repository its address is relative to."""
         self._caller.require(Action.READ_OBJECT, object_arn(repo_name, path))
         repo = await self._engine.repo(repo_name)
-        return await self._engine.view.stat(repo, await self._engine.source(repo, ref), parse_path(path))
+        source = await self._engine.source(repo, ref)
+        return repo, await self._engine.view.stat(repo, source, parse_path(path))
 
     async def list(
         self,
@@ -70,6 +75,14 @@ class Objects:
             amount=max(1, min(amount, LIST_PAGE_MAX)),
         )
 
+    async def namespace(self, repo_name: str) -> str:
+        """Return what the addresses of a repository's entries are relative to."""
+        return (await self._engine.repo(repo_name)).namespace
+
+    def may_delete(self, repo_name: str, path: str) -> bool:
+        """Return whether the caller may delete `path`: a bulk deletion answers for each path."""
+        return self._caller.may(Action.DELETE_OBJECT, object_arn(repo_name, path))
+
     async def read(
         self, repo_name: str, ref: str, path: str, *, byte_range: ByteRange | None = None
     ) -> tuple[Entry, AsyncIterator[bytes]]:
@@ -78,6 +91,12 @@ class Objects:
         repo = await self._engine.repo(repo_name)
         entry = await self._engine.view.stat(repo, await self._engine.source(repo, ref), parse_path(path))
         return entry, self._bytes(repo, entry, byte_range)
+
+    def open(
+        self, repo: Repository, entry: Entry, *, byte_range: ByteRange | None = None
+    ) -> AsyncIterator[bytes]:
+        """Return the bytes of an entry that `locate` has found, in chunks."""
+        return self._bytes(repo, entry, byte_range)
 
     async def upload(
         self,

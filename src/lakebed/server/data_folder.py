@@ -11,6 +11,7 @@ lock       held by the process that serves the folder
 import errno
 import fcntl
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +19,33 @@ from lakebed.errors import CorruptError, ErrorKind, InvalidInputError, LakebedEr
 
 LAYOUT_VERSION = 1
 _FOLDERS = ("kv", "objects", "cache", "tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What is where below `path`."""
+
+    path: Path
+
+    @property
+    def kv(self) -> Path:
+        return self.path / "kv"
+
+    @property
+    def objects(self) -> Path:
+        return self.path / "objects"
+
+    @property
+    def cache(self) -> Path:
+        return self.path / "cache"
+
+    @property
+    def tmp(self) -> Path:
+        return self.path / "tmp"
+
+    @property
+    def key(self) -> Path:
+        return self.path / "installation.key"
 
 
 class DataFolder:
@@ -54,20 +82,8 @@ class DataFolder:
         return folder
 
     @property
-    def kv(self) -> Path:
-        return self.path / "kv"
-
-    @property
-    def objects(self) -> Path:
-        return self.path / "objects"
-
-    @property
-    def cache(self) -> Path:
-        return self.path / "cache"
-
-    @property
-    def tmp(self) -> Path:
-        return self.path / "tmp"
+    def layout(self) -> Layout:
+        return Layout(self.path)
 
     def close(self) -> None:
         os.close(self._lock)

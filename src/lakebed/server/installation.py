@@ -18,7 +18,7 @@ from lakebed.objects.open import open_store
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.repositories import Repositories
 from lakebed.server.config import Config
-from lakebed.server.data_folder import DataFolder
+from lakebed.server.data_folder import DataFolder, Layout
 from lakebed.server.wiring import Surroundings, Wired, wire
 
 # How long the list of namespaces that no external address may point into is remembered.
@@ -32,9 +32,18 @@ async def open_installation(config: Config) -> AsyncIterator[Wired]:
     Raises:
         UnavailableError: `IN_USE`: another process serves the data folder.
     """
+    folder = DataFolder.open(config.data)
+    try:
+        async with open_engine(config, folder.layout) as wired:
+            yield wired
+    finally:
+        folder.close()
+
+
+@asynccontextmanager
+async def open_engine(config: Config, folder: Layout) -> AsyncIterator[Wired]:
+    """Yield an engine on a data folder that this process, or the one that started it, holds."""
     async with AsyncExitStack() as stack:
-        folder = DataFolder.open(config.data)
-        stack.callback(folder.close)
         clock, ids = SystemClock(), SystemIds()
         workers = ThreadWorkers(config.threads)
         stack.callback(workers.close)

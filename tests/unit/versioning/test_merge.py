@@ -109,8 +109,8 @@ async def test_a_branch_is_not_merged_into_itself(lake: Lake) -> None:
 
 async def test_the_merge_base_is_the_common_ancestor(lake: Lake) -> None:
     await forked(lake)
-    base = await lake.catalog.diffs.merge_base("lake", "dev", "main")
-    assert base.id == (await lake.catalog.commits.get("lake", "main~1")).id
+    found = await lake.catalog.diffs.merge_base("lake", "dev", "main")
+    assert found.base == (await lake.catalog.commits.get("lake", "main~1")).id
 
 
 async def test_revert_undoes_one_commit_and_keeps_the_rest(lake: Lake) -> None:

@@ -1,0 +1,190 @@
+"""The REST API as one ASGI application.
+
+For each request: find the operation, decode and check its parameters (before anyone
+asks who is calling, as clients expect), recognise the caller, call the handler,
+send the reply. Whatever goes wrong on the way becomes an error body in one place.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from lakebed.api.call import Call, ClientGoneError, Receive
+from lakebed.api.errors import ErrorBody, error_reply
+from lakebed.api.operation import Access, Body, Operation
+from lakebed.api.query import Parameters
+from lakebed.api.reply import Reply, json_reply
+from lakebed.api.router import Router
+from lakebed.api.services import Services
+from lakebed.auth.caller import Caller, unauthenticated
+from lakebed.auth.decisions import Permissions
+from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
+from lakebed.limits import JSON_BODY_BYTES_MAX
+from lakebed.telemetry.log import get_logger
+
+Scope = Mapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+ROOT: Final = "/api/v1"
+LOGIN_COOKIE: Final = "internal_auth_session"
+_READS: Final = frozenset({"GET", "HEAD"})
+_NOBODY: Final = Caller(id="", permissions=Permissions([], user=""))
+
+log = get_logger(__name__)
+
+
+class RestApp:
+    """Serves the operations of a table."""
+
+    def __init__(self, operations: Iterable[Operation], services: Services) -> None:
+        rows = list(operations)
+        self._services = services
+        self._router = Router(rows)
+        self._decoders = {operation.id: _Decoder(operation) for operation in rows}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        request_id = self._services.request_id(headers)
+        try:
+            reply = await self._reply(scope, headers, receive, request_id)
+        except LakebedError as error:
+            reply = error_reply(error)
+        except ClientGoneError:
+            return
+        await _send(reply, send, head=scope["method"] == "HEAD", request_id=request_id)
+
+    async def _reply(
+        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, request_id: str
+    ) -> Reply:
+        path = scope["raw_path"].decode("latin-1").partition("?")[0].removeprefix(ROOT)
+        match = self._router.find(scope["method"], path)
+        if match is None:
+            return json_reply(404, ErrorBody("invalid API endpoint"))
+        operation = match.operation
+        if operation is None:
+            allowed = ", ".join(match.methods)
+            return json_reply(
+                405, ErrorBody(f"use one of {allowed} here"), headers=((b"allow", allowed.encode()),)
+            )
+        decoded = await self._decoders[operation.id].decode(scope, headers, receive)
+        caller = await self._caller(operation, headers)
+        call = Call(
+            session=self._services.sessions.of(caller),
+            services=self._services,
+            path=match.params,
+            raw_headers=headers,
+            request_id=request_id,
+            _query=decoded.query,
+            _headers=decoded.headers,
+            _body=decoded.body,
+            _receive=receive,
+        )
+        if operation.method in _READS:
+            return await operation.handler(call)
+        return await self._logged(operation, call, caller)
+
+    async def _logged(self, operation: Operation, call: Call, caller: Caller) -> Reply:
+        """Call a handler that changes something, and say who did what to what, and how it went."""
+        fields = {"request_id": call.request_id, "user": caller.id, "action": operation.id, **call.path}
+        try:
+            reply = await operation.handler(call)
+        except LakebedError as error:
+            log.info("request", **fields, outcome=error.kind.value)
+            raise
+        log.info("request", **fields, outcome=reply.status)
+        return reply
+
+    async def _caller(self, operation: Operation, headers: Mapping[bytes, bytes]) -> Caller:
+        if operation.access is Access.ANYONE:
+            return _NOBODY
+        authorization = headers.get(b"authorization")
+        caller = await self._services.auth.authenticator.caller_for(
+            authorization=authorization.decode("latin-1") if authorization is not None else None,
+            cookie=_cookie(headers.get(b"cookie")),
+        )
+        if caller is None:
+            raise unauthenticated()
+        return caller
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    query: Any
+    headers: Any
+    body: Any
+
+
+class _Decoder:
+    """Decodes what one operation takes."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._query = Parameters(operation.query, where="query") if operation.query else None
+        self._headers = Parameters(operation.headers, where="header") if operation.headers else None
+        self._json = None if isinstance(operation.body, Body) else msgspec.json.Decoder(operation.body)
+        self._empty = None if isinstance(operation.body, Body) or operation.body_required else operation.body
+
+    async def decode(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> _Decoded:
+        return _Decoded(
+            self._query.from_query(scope["query_string"]) if self._query else None,
+            self._headers.from_headers(headers) if self._headers else None,
+            await self._body(receive) if self._json else None,
+        )
+
+    async def _body(self, receive: Receive) -> Any:
+        assert self._json is not None
+        data = await _whole_body(receive)
+        if not data and self._empty is not None:
+            return self._empty()
+        try:
+            return self._json.decode(data)
+        except msgspec.ValidationError as error:
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"body: {error}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"body is not JSON: {error}") from error
+
+
+async def _whole_body(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > JSON_BODY_BYTES_MAX:
+            raise InvalidInputError(
+                ErrorKind.TOO_LARGE,
+                f"a JSON body has at most {JSON_BODY_BYTES_MAX} bytes: send less at a time",
+            )
+        more = message.get("more_body", False)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _send(reply: Reply, send: Send, *, head: bool, request_id: str) -> None:
+    body = reply.body
+    length = len(body) if isinstance(body, bytes) else reply.length
+    headers = [*reply.headers, (b"x-request-id", request_id.encode())]
+    if length is not None and reply.status not in (204, 304):
+        headers.append((b"content-length", b"%d" % length))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    if head or isinstance(body, bytes):
+        await send(
+            {"type": "http.response.body", "body": b"" if head or not isinstance(body, bytes) else body}
+        )
+        return
+    async for chunk in body:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _cookie(header: bytes | None) -> str | None:
+    """Return the login cookie's value."""
+    for pair in header.decode("latin-1").split(";") if header else ():
+        name, _, value = pair.strip().partition("=")
+        if name == LOGIN_COOKIE:
+            return value
+    return None

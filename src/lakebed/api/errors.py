@@ -1,0 +1,88 @@
+"""Error kinds to HTTP statuses: the one table, which a test proves complete."""
+
+from typing import Final
+
+import msgspec
+
+from lakebed.api.reply import Reply, json_reply
+from lakebed.errors import ErrorKind, LakebedError
+
+K = ErrorKind
+
+STATUS: Final[dict[ErrorKind, int]] = {
+    K.INVALID_REPO_NAME: 400,
+    K.INVALID_BRANCH_NAME: 400,
+    K.INVALID_TAG_NAME: 400,
+    K.INVALID_REF: 400,
+    K.INVALID_PATH: 400,
+    K.INVALID_NAMESPACE: 400,
+    K.INVALID_ADDRESS: 400,
+    K.INVALID_ARGUMENT: 400,
+    K.INVALID_CONFIG: 400,
+    K.INVALID_KEY: 400,
+    K.UNSUPPORTED: 501,
+    K.NAMESPACE_IN_USE: 400,
+    K.DIRTY_BRANCH: 400,
+    K.NO_CHANGES: 400,
+    K.PARENT_OUT_OF_RANGE: 400,
+    K.NOT_A_COMMIT: 400,
+    K.RANGE_NOT_SATISFIABLE: 416,
+    K.TOO_LARGE: 400,
+    K.REPO_NOT_FOUND: 404,
+    K.BRANCH_NOT_FOUND: 404,
+    K.TAG_NOT_FOUND: 404,
+    K.COMMIT_NOT_FOUND: 404,
+    K.REF_NOT_FOUND: 404,
+    K.OBJECT_NOT_FOUND: 404,
+    K.KEY_NOT_FOUND: 404,
+    K.STASH_NOT_FOUND: 404,
+    K.TASK_NOT_FOUND: 404,
+    K.MERGE_BASE_NOT_FOUND: 404,
+    K.REPO_IN_DELETION: 410,
+    K.DATA_MISSING: 410,
+    K.REPO_EXISTS: 409,
+    K.BRANCH_EXISTS: 409,
+    K.TAG_EXISTS: 409,
+    K.COMMIT_EXISTS: 409,
+    K.KEY_EXISTS: 409,
+    K.VERSION_CHANGED: 409,
+    K.FENCE_LOST: 409,
+    K.ROW_CHANGED: 409,
+    K.TOO_LATE: 400,
+    K.MERGE_CONFLICT: 409,
+    K.TOO_MANY_RETRIES: 429,
+    K.TASK_COMPLETED: 409,
+    K.CONDITION_FAILED: 412,
+    K.UNAUTHENTICATED: 401,
+    K.PERMISSION_DENIED: 401,
+    K.PROTECTED_BRANCH: 403,
+    K.READ_ONLY_REPO: 403,
+    K.DEFAULT_BRANCH: 403,
+    K.EXTERNAL_ADDRESS: 403,
+    K.STORE_UNAVAILABLE: 503,
+    K.OUTCOME_UNKNOWN: 503,
+    K.DISK_FULL: 503,
+    K.IN_USE: 503,
+    K.TOO_MANY_LAYERS: 429,
+    K.CANCELLED: 503,
+    K.LEASE_LOST: 409,
+    K.CHECKSUM_MISMATCH: 500,
+    K.KEYS_OUT_OF_ORDER: 500,
+    K.UNREADABLE: 500,
+    K.FILE_MISSING: 500,
+    K.NEWER_VERSION: 500,
+}
+
+_RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+
+
+class ErrorBody(msgspec.Struct):
+    """The one error body the API has."""
+
+    message: str
+
+
+def error_reply(error: LakebedError) -> Reply:
+    """Return an error as its status and body."""
+    status = STATUS[error.kind]
+    return json_reply(status, ErrorBody(str(error)), headers=_RETRY_AFTER if status in (429, 503) else ())

@@ -1,0 +1,64 @@
+"""Query strings and headers to the types that operations declare.
+
+Fields of the struct are the parameters: their names are the wire's (renamed by
+msgspec where Python needs another), a list takes repeated parameters, a default
+makes one optional. What does not fit is named in the error.
+"""
+
+from typing import Any, get_origin
+from urllib.parse import unquote_plus
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from lakebed.errors import ErrorKind, InvalidInputError
+
+
+class Parameters:
+    """Decodes the parameters of one operation."""
+
+    def __init__(self, kind: type[msgspec.Struct], *, where: str) -> None:
+        self._kind = kind
+        self._where = where
+        self._fields: dict[str, FieldInfo] = {each.encode_name: each for each in fields(kind)}
+        self._lists = {name for name, each in self._fields.items() if get_origin(each.type) in (list, tuple)}
+
+    def from_query(self, query: bytes) -> Any:
+        """Return the struct of a raw query string.
+
+        Raises:
+            InvalidInputError: a parameter is missing or malformed; unknown ones are ignored.
+        """
+        values: dict[str, Any] = {}
+        for pair in query.decode("latin-1").split("&") if query else ():
+            name, _, value = pair.partition("=")
+            name = _plain(name)
+            if name not in self._fields:
+                continue
+            if name in self._lists:
+                values.setdefault(name, []).append(_plain(value))
+            else:
+                values[name] = _plain(value)
+        return self._convert(values)
+
+    def from_headers(self, headers: dict[bytes, bytes]) -> Any:
+        """Return the struct of request headers."""
+        found = {name: headers.get(name.lower().encode()) for name in self._fields}
+        return self._convert(
+            {name: value.decode("latin-1") for name, value in found.items() if value is not None}
+        )
+
+    def _convert(self, values: dict[str, Any]) -> Any:
+        try:
+            return msgspec.convert(values, self._kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{self._where}: {error}") from error
+
+
+def _plain(text: str) -> str:
+    if "%" not in text and "+" not in text:
+        return text
+    try:
+        return unquote_plus(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{text!r} is not valid UTF-8") from error

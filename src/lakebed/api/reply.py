@@ -1,0 +1,45 @@
+"""What a handler answers."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+_JSON: Headers = ((b"content-type", b"application/json"),)
+_TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A status, headers, and a body: bytes, or chunks that are sent as they come."""
+
+    status: int
+    body: bytes | AsyncIterator[bytes] = b""
+    headers: Headers = ()
+    length: int | None = None
+    """How long a streamed body is; None for bytes."""
+
+
+def json_reply(status: int, value: Any, *, headers: Headers = ()) -> Reply:
+    """Return `value` as JSON."""
+    return Reply(status, _encode(value), (*_JSON, *headers))
+
+
+def raw_json_reply(status: int, body: bytes) -> Reply:
+    """Return bytes that are JSON already: a page put together from fragments."""
+    return Reply(status, body, _JSON)
+
+
+def text_reply(status: int, text: str) -> Reply:
+    """Return plain text."""
+    return Reply(status, text.encode(), _TEXT)
+
+
+def empty_reply(status: int, *, headers: Headers = ()) -> Reply:
+    """Return nothing but a status."""
+    return Reply(status, b"", headers)

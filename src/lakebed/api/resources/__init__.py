@@ -1,0 +1,1 @@
+"""One module a resource: its operations, each a handler that parses, calls the catalog, and replies."""

@@ -1,0 +1,452 @@
+"""Objects: read, written, listed, copied, staged, deleted."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from lakebed.api.arns import on_object, on_repository
+from lakebed.api.byte_ranges import parse_range
+from lakebed.api.call import Call
+from lakebed.api.errors import STATUS
+from lakebed.api.http_dates import http_date
+from lakebed.api.object_bodies import ObjectStats, object_stats, stats_page
+from lakebed.api.operation import Body, Operations, Permission
+from lakebed.api.pages import Amount, PageOf, wanted
+from lakebed.api.reply import Headers, Reply, empty_reply, json_reply
+from lakebed.api.uploads import read_upload
+from lakebed.auth.actions import Action
+from lakebed.auth.caller import DENIED_TEXT
+from lakebed.catalog.objects import Attributes
+from lakebed.env.clock import SECOND, Instant
+from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.limits import DELETE_BATCH, LIST_PAGE_DEFAULT
+from lakebed.model.entries import Entry
+from lakebed.model.ids import parse_path
+from lakebed.staging.conditions import Condition, IfAbsent, IfChecksum
+
+operations = Operations("objects")
+
+_METADATA_PREFIX: Final = b"x-lakefs-meta-"
+_INTERNAL_PREFIX: Final = b"x-lakefs-internal-"
+_INLINE_TYPES: Final = ("text/plain", "image/", "application/json", "application/pdf", "text/csv")
+
+ObjectPath = Annotated[str, msgspec.Meta(description="the object's path")]
+
+
+class PathQuery(msgspec.Struct):
+    """Which object."""
+
+    path: ObjectPath
+
+
+class ReadQuery(PathQuery):
+    """`presign` redirects to a URL of the store, where it can sign."""
+
+    presign: bool = False
+
+
+class StatQuery(ReadQuery):
+    """`user_metadata` leaves the user's metadata out when false."""
+
+    user_metadata: bool = True
+
+
+class WriteQuery(PathQuery):
+    """`force` also writes to a read-only repository."""
+
+    force: bool = False
+    storage_class: str = msgspec.field(name="storageClass", default="")
+
+
+class DeleteQuery(PathQuery):
+    """`no_tombstone` is taken and means nothing: a deletion leaves what it must."""
+
+    force: bool = False
+    no_tombstone: bool = False
+
+
+class BulkDeleteQuery(msgspec.Struct):
+    """As for one object."""
+
+    force: bool = False
+    no_tombstone: bool = False
+
+
+class CopyQuery(msgspec.Struct):
+    """Where the copy goes."""
+
+    dest_path: ObjectPath
+
+
+class ListQuery(msgspec.Struct):
+    """Which part of a ref."""
+
+    prefix: str = ""
+    after: str = ""
+    amount: Amount = LIST_PAGE_DEFAULT
+    delimiter: str = ""
+    user_metadata: bool = True
+    presign: bool = False
+
+
+class ReadHeaders(msgspec.Struct, rename={"range": "Range", "if_none_match": "If-None-Match"}):
+    """Conditional and partial reads."""
+
+    range: str = ""
+    if_none_match: str = ""
+
+
+class WriteHeaders(msgspec.Struct, rename={"if_match": "If-Match", "if_none_match": "If-None-Match"}):
+    """Conditional writes."""
+
+    if_match: str = ""
+    if_none_match: str = ""
+
+
+class StageCreation(msgspec.Struct):
+    """An object that lies outside the repository's storage."""
+
+    physical_address: str
+    checksum: Annotated[str, msgspec.Meta(min_length=1)]
+    size_bytes: Annotated[int, msgspec.Meta(ge=0)]
+    mtime: int | None = None
+    metadata: dict[str, str] | None = None
+    content_type: str = "application/octet-stream"
+    force: bool = False
+
+
+class PathList(msgspec.Struct):
+    """Objects to delete."""
+
+    paths: Annotated[list[str], msgspec.Meta(max_length=DELETE_BATCH)]
+
+
+class ObjectError(msgspec.Struct):
+    """Why one object was not deleted."""
+
+    status_code: int
+    message: str
+    path: str
+
+
+class ObjectErrorList(msgspec.Struct):
+    """What a bulk deletion could not delete; empty if all went."""
+
+    errors: list[ObjectError]
+
+
+class CopyCreation(msgspec.Struct):
+    """What to copy; `shallow` moves no bytes."""
+
+    src_path: str
+    src_ref: str = ""
+    force: bool = False
+    shallow: bool = False
+
+
+class MetadataUpdate(msgspec.Struct):
+    """The user metadata that replaces the present one."""
+
+    set: dict[str, str]
+
+
+class UnderlyingProperties(msgspec.Struct):
+    """What the store says about the object."""
+
+    storage_class: str = ""
+
+
+@operations.add(
+    "GET",
+    "/repositories/{repository}/refs/{ref}/objects/stat",
+    "statObject",
+    query=StatQuery,
+    replies={200: ObjectStats},
+    permissions=on_object(Action.READ_OBJECT),
+)
+async def stat_object(call: Call) -> Reply:
+    """Get what is known of an object."""
+    query = call.query(StatQuery)
+    repo, entry = await call.session.objects.locate(call.path["repository"], call.path["ref"], query.path)
+    return json_reply(200, object_stats(entry, repo.namespace, with_metadata=query.user_metadata))
+
+
+@operations.add(
+    "GET",
+    "/repositories/{repository}/refs/{ref}/objects/ls",
+    "listObjects",
+    query=ListQuery,
+    replies={200: PageOf[ObjectStats]},
+    permissions=on_repository(Action.LIST_OBJECTS),
+)
+async def list_objects(call: Call) -> Reply:
+    """List objects, with a delimiter folded into common prefixes."""
+    query, repository = call.query(ListQuery), call.path["repository"]
+    page = await call.session.objects.list(
+        repository,
+        call.path["ref"],
+        prefix=query.prefix,
+        after=query.after,
+        delimiter=query.delimiter,
+        amount=wanted(query.amount),
+    )
+    namespace = await call.session.objects.namespace(repository)
+    return json_reply(200, stats_page(page, namespace, with_metadata=query.user_metadata))
+
+
+@operations.add(
+    "GET",
+    "/repositories/{repository}/refs/{ref}/objects",
+    "getObject",
+    query=ReadQuery,
+    headers=ReadHeaders,
+    replies={200: bytes, 206: bytes, 302: None, 304: None},
+    permissions=on_object(Action.READ_OBJECT),
+)
+async def get_object(call: Call) -> Reply:
+    """Get an object's bytes."""
+    query, headers = call.query(ReadQuery), call.headers(ReadHeaders)
+    objects = call.session.objects
+    repo, entry = await objects.locate(call.path["repository"], call.path["ref"], query.path)
+    if headers.if_none_match and headers.if_none_match == f'"{entry.checksum}"':
+        return empty_reply(304, headers=_object_headers(entry))
+    if headers.range:
+        part = parse_range(headers.range, entry.size_bytes)
+        assert part.end is not None, "a parsed range has an end"
+        told = b"bytes %d-%d/%d" % (part.start, part.end - 1, entry.size_bytes)
+        chunks = objects.open(repo, entry, byte_range=part)
+        return Reply(
+            206, chunks, (*_object_headers(entry), (b"content-range", told)), length=part.end - part.start
+        )
+    return Reply(200, objects.open(repo, entry), _object_headers(entry), length=entry.size_bytes)
+
+
+@operations.add(
+    "HEAD",
+    "/repositories/{repository}/refs/{ref}/objects",
+    "headObject",
+    query=PathQuery,
+    headers=ReadHeaders,
+    replies={200: None, 206: None},
+    permissions=on_object(Action.READ_OBJECT),
+)
+async def head_object(call: Call) -> Reply:
+    """Get the headers that a download would have."""
+    query, headers = call.query(PathQuery), call.headers(ReadHeaders)
+    _, entry = await call.session.objects.locate(call.path["repository"], call.path["ref"], query.path)
+    sent: Headers = (*_object_headers(entry), (b"accept-ranges", b"bytes"))
+    if not headers.range:
+        return Reply(200, b"", sent, length=entry.size_bytes)
+    part = parse_range(headers.range, entry.size_bytes)
+    assert part.end is not None, "a parsed range has an end"
+    told = b"bytes %d-%d/%d" % (part.start, part.end - 1, entry.size_bytes)
+    return Reply(206, b"", (*sent, (b"content-range", told)), length=part.end - part.start)
+
+
+@operations.add(
+    "POST",
+    "/repositories/{repository}/branches/{branch}/objects",
+    "uploadObject",
+    query=WriteQuery,
+    headers=WriteHeaders,
+    body=Body.RAW,
+    replies={201: ObjectStats},
+    permissions=on_object(Action.WRITE_OBJECT),
+)
+async def upload_object(call: Call) -> Reply:
+    """Upload an object."""
+    query = call.query(WriteQuery)
+    parse_path(query.path)
+    condition = _condition(call.headers(WriteHeaders))
+    upload = await read_upload(call)
+    entry = await call.session.objects.upload(
+        call.path["repository"],
+        call.path["branch"],
+        query.path,
+        upload.chunks,
+        attributes=Attributes(content_type=upload.content_type, metadata=_user_metadata(call)),
+        condition=condition,
+        force=query.force,
+    )
+    namespace = await call.session.objects.namespace(call.path["repository"])
+    return json_reply(201, object_stats(entry, namespace))
+
+
+@operations.add(
+    "PUT",
+    "/repositories/{repository}/branches/{branch}/objects",
+    "stageObject",
+    query=PathQuery,
+    body=StageCreation,
+    replies={201: ObjectStats},
+    permissions=(
+        *on_object(Action.WRITE_OBJECT),
+        Permission(
+            action=Action.IMPORT_FROM_STORAGE, resource="arn:lakefs:fs:::namespace/{body.physical_address}"
+        ),
+    ),
+    tag="internal",
+    deprecated=True,
+)
+async def stage_object(call: Call) -> Reply:
+    """Stage an object that lies outside the repository's storage."""
+    body = call.body(StageCreation)
+    entry = Entry(
+        path=parse_path(call.query(PathQuery).path),
+        address=body.physical_address,
+        checksum=body.checksum,
+        size_bytes=body.size_bytes,
+        mtime=Instant(body.mtime * SECOND) if body.mtime is not None else call.services.clock.now(),
+        content_type=body.content_type,
+        metadata=body.metadata or {},
+    )
+    await call.session.objects.stage(call.path["repository"], call.path["branch"], [entry], force=body.force)
+    return json_reply(201, object_stats(entry, ""))
+
+
+@operations.add(
+    "DELETE",
+    "/repositories/{repository}/branches/{branch}/objects",
+    "deleteObject",
+    query=DeleteQuery,
+    replies={204: None},
+    permissions=on_object(Action.DELETE_OBJECT),
+)
+async def delete_object(call: Call) -> Reply:
+    """Delete an object; one that is not there is no error."""
+    query = call.query(DeleteQuery)
+    await call.session.objects.delete(
+        call.path["repository"], call.path["branch"], [query.path], force=query.force
+    )
+    return empty_reply(204)
+
+
+@operations.add(
+    "POST",
+    "/repositories/{repository}/branches/{branch}/objects/delete",
+    "deleteObjects",
+    query=BulkDeleteQuery,
+    body=PathList,
+    replies={200: ObjectErrorList},
+    permissions=(
+        Permission(
+            action=Action.DELETE_OBJECT,
+            resource="arn:lakefs:fs:::repository/{repository}/object/{body.paths}",
+        ),
+    ),
+)
+async def delete_objects(call: Call) -> Reply:
+    """Delete many objects; what could not be deleted is answered one by one."""
+    repository, objects = call.path["repository"], call.session.objects
+    paths = [path for path in call.body(PathList).paths if path]
+    denied = [path for path in paths if not objects.may_delete(repository, path)]
+    allowed = [path for path in paths if path not in set(denied)] if denied else paths
+    await objects.delete(repository, call.path["branch"], allowed, force=call.query(BulkDeleteQuery).force)
+    status = STATUS[ErrorKind.PERMISSION_DENIED]
+    return json_reply(200, ObjectErrorList([ObjectError(status, DENIED_TEXT, path) for path in denied]))
+
+
+@operations.add(
+    "POST",
+    "/repositories/{repository}/branches/{branch}/objects/copy",
+    "copyObject",
+    query=CopyQuery,
+    body=CopyCreation,
+    replies={201: ObjectStats},
+    permissions=(
+        Permission(
+            action=Action.READ_OBJECT,
+            resource="arn:lakefs:fs:::repository/{repository}/object/{body.src_path}",
+        ),
+        Permission(
+            action=Action.WRITE_OBJECT, resource="arn:lakefs:fs:::repository/{repository}/object/{dest_path}"
+        ),
+    ),
+)
+async def copy_object(call: Call) -> Reply:
+    """Copy an object within the repository."""
+    body, repository = call.body(CopyCreation), call.path["repository"]
+    entry = await call.session.objects.copy(
+        repository,
+        call.path["branch"],
+        call.query(CopyQuery).dest_path,
+        source_path=body.src_path,
+        source_ref=body.src_ref or None,
+        shallow=body.shallow,
+        force=body.force,
+    )
+    return json_reply(201, object_stats(entry, await call.session.objects.namespace(repository)))
+
+
+@operations.add(
+    "PUT",
+    "/repositories/{repository}/branches/{branch}/objects/stat/user_metadata",
+    "updateObjectUserMetadata",
+    query=PathQuery,
+    body=MetadataUpdate,
+    replies={204: None},
+    permissions=on_object(Action.WRITE_OBJECT),
+)
+async def update_user_metadata(call: Call) -> Reply:
+    """Replace an object's user metadata."""
+    await call.session.objects.set_metadata(
+        call.path["repository"],
+        call.path["branch"],
+        call.query(PathQuery).path,
+        call.body(MetadataUpdate).set,
+    )
+    return empty_reply(204)
+
+
+@operations.add(
+    "GET",
+    "/repositories/{repository}/refs/{ref}/objects/underlyingProperties",
+    "getUnderlyingProperties",
+    query=PathQuery,
+    replies={200: UnderlyingProperties},
+    permissions=on_object(Action.READ_OBJECT),
+)
+async def underlying_properties(call: Call) -> Reply:
+    """Get what the store says about an object."""
+    await call.session.objects.stat(call.path["repository"], call.path["ref"], call.query(PathQuery).path)
+    return json_reply(200, UnderlyingProperties())
+
+
+def _object_headers(entry: Entry) -> Headers:
+    disposition = b"inline" if entry.content_type.startswith(_INLINE_TYPES) else b"attachment"
+    return (
+        (b"etag", f'"{entry.checksum}"'.encode()),
+        (b"last-modified", http_date(entry.mtime).encode()),
+        (b"content-type", (entry.content_type or "application/octet-stream").encode("latin-1", "replace")),
+        (b"cache-control", b"no-store, must-revalidate"),
+        (b"expires", b"0"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"content-disposition", disposition),
+        (b"content-security-policy", b"default-src 'none'"),
+    )
+
+
+def _condition(headers: WriteHeaders) -> Condition | None:
+    if headers.if_match and headers.if_none_match:
+        raise InvalidInputError(
+            ErrorKind.UNSUPPORTED, "header: If-Match and If-None-Match exclude each other: send one of them"
+        )
+    if headers.if_match:
+        return IfChecksum(headers.if_match.strip('"'))
+    if not headers.if_none_match:
+        return None
+    if headers.if_none_match != "*":
+        raise InvalidInputError(ErrorKind.UNSUPPORTED, "header: If-None-Match of a write can only be *")
+    return IfAbsent()
+
+
+def _user_metadata(call: Call) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in call.raw_headers.items():
+        if name.startswith(_METADATA_PREFIX):
+            found[name[len(_METADATA_PREFIX) :].decode("latin-1")] = value.decode("utf-8", "replace")
+        elif name.startswith(_INTERNAL_PREFIX):
+            found["::lakefs::" + name[len(_INTERNAL_PREFIX) :].decode("latin-1")] = value.decode(
+                "utf-8", "replace"
+            )
+    return found

@@ -1,0 +1,74 @@
+"""Method and path to operation: a trie over path segments, built once from the table."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from lakebed.api.operation import Operation
+
+
+@dataclass(slots=True)
+class _Node:
+    fixed: dict[str, "_Node"] = field(default_factory=dict)
+    param: "_Node | None" = None
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    operations: dict[str, Operation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An operation and its path parameters; without an operation, the methods that the path has."""
+
+    operation: Operation | None
+    params: Mapping[str, str]
+    methods: tuple[str, ...] = ()
+
+
+class Router:
+    """Finds operations."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._root = _Node()
+        for operation in operations:
+            self._add(operation)
+
+    def find(self, method: str, path: str) -> Match | None:
+        """Return what `path` (percent-encoded, below the API's root) leads to; None if it leads nowhere."""
+        values: list[str] = []
+        node = self._walk(self._root, path.split("/")[1:], 0, values)
+        if node is None:
+            return None
+        operation = node.operations.get(method)
+        if operation is None:
+            return Match(None, {}, tuple(sorted(node.operations)))
+        return Match(operation, dict(zip(node.names[method], values, strict=True)))
+
+    def _walk(self, node: _Node, segments: list[str], at: int, values: list[str]) -> _Node | None:
+        if at == len(segments):
+            return node if node.operations else None
+        segment = segments[at]
+        below = node.fixed.get(segment)
+        if below is not None and (found := self._walk(below, segments, at + 1, values)) is not None:
+            return found
+        if node.param is None or not segment:
+            return None
+        values.append(unquote(segment, errors="strict") if "%" in segment else segment)
+        found = self._walk(node.param, segments, at + 1, values)
+        if found is None:
+            values.pop()
+        return found
+
+    def _add(self, operation: Operation) -> None:
+        node, names = self._root, []
+        for segment in operation.path.split("/")[1:]:
+            if segment.startswith("{"):
+                names.append(segment[1:-1])
+                node.param = node.param or _Node()
+                node = node.param
+            else:
+                node = node.fixed.setdefault(segment, _Node())
+        assert operation.method not in node.operations, (
+            f"{operation.method} {operation.path} is declared twice"
+        )
+        node.operations[operation.method] = operation
+        node.names[operation.method] = tuple(names)

@@ -1,0 +1,107 @@
+"""The ASGI application of one worker process.
+
+It opens the engine when the server starts it and closes it when the server stops, so
+that everything acknowledged is on disk and nothing in flight is lost.
+"""
+
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+
+from lakebed.api.app import ROOT, RestApp, Scope, Send
+from lakebed.api.call import Receive
+from lakebed.api.services import Services, StorageInfo
+from lakebed.api.table import OPERATIONS
+from lakebed.auth.auth import build_auth
+from lakebed.env.clock import SystemClock
+from lakebed.env.ids import SystemIds
+from lakebed.server.config import Config
+from lakebed.server.data_folder import Layout
+from lakebed.server.installation import open_engine
+from lakebed.server.installation_key import installation_key
+
+_OPEN_PATHS = {"/_health": b"alive!"}
+
+
+class WorkerApp:
+    """Dispatches requests to the edges."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._stack = AsyncExitStack()
+        self._rest: RestApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if self._rest is None:
+            await self.start()
+        assert self._rest is not None, "started"
+        path = scope["path"]
+        if path.startswith(ROOT):
+            await self._rest(scope, receive, send)
+        elif path in _OPEN_PATHS:
+            await _answer(send, 200, b"text/plain", _OPEN_PATHS[path])
+        elif path == "/metrics":
+            await _answer(send, 200, CONTENT_TYPE_LATEST.encode(), generate_latest(REGISTRY))
+        else:
+            await _answer(send, 404, b"application/json", msgspec.json.encode({"message": "not found"}))
+
+    async def start(self) -> None:
+        """Open the engine."""
+        config, clock, ids = self._config, SystemClock(), SystemIds()
+        layout = Layout(config.data.absolute())
+        wired = await self._stack.enter_async_context(open_engine(config, layout))
+        auth = build_auth(
+            wired.engine.parts.kv,
+            key=installation_key(config.installation_key, layout.key, ids),
+            clock=clock,
+            ids=ids,
+        )
+        services = Services(
+            sessions=wired.sessions,
+            auth=auth,
+            storage=_storage_info(config),
+            clock=clock,
+            ids=ids,
+            version=version("lakebed"),
+        )
+        self._rest = RestApp(OPERATIONS, services)
+
+    async def stop(self) -> None:
+        """Close the engine: what was acknowledged is on disk."""
+        await self._stack.aclose()
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.start()
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+async def _answer(send: Send, status: int, content_type: bytes, body: bytes) -> None:
+    headers = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _storage_info(config: Config) -> StorageInfo:
+    scheme = config.default_storage
+    return StorageInfo(
+        blockstore_type=scheme,
+        namespace_example=f"{scheme}://example-bucket/" if scheme == "s3" else "local://example/",
+        namespace_prefix="" if scheme == "s3" else "local://",
+        namespace_regex=f"^{scheme}://.*$",
+        pre_sign_support=False,
+        pre_sign_multipart=False,
+        import_support=bool(config.import_prefixes),
+        import_regex=f"^{scheme}://.*$",
+    )
