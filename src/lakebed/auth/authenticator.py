@@ -21,7 +21,7 @@ from base64 import b64decode
 from dataclasses import dataclass
 
 from lakebed.auth.caller import Caller, unauthenticated
-from lakebed.auth.chance import random_bytes
+from lakebed.auth.chance import new_secret, random_bytes
 from lakebed.auth.decisions import Permissions
 from lakebed.auth.keyring import Keyring
 from lakebed.auth.keys import AUTH_PARTITION, GENERATION_KEY
@@ -30,12 +30,14 @@ from lakebed.auth.records import NEVER, AuthRecords, View
 from lakebed.auth.tokens import Session, Tokens
 from lakebed.env.clock import Clock, Instant
 from lakebed.env.ids import IdSource
+from lakebed.format.auth_records import decode_access_key, encode_access_key
 from lakebed.kv.port import Version
 from lakebed.limits import AUTH_CACHE_ITEMS, AUTH_RECHECK_SECONDS
-from lakebed.model.auth import AccessKeyId, User, is_auth_id
+from lakebed.model.auth import AccessKey, AccessKeyId, Gone, Incarnation, User, UserId, is_auth_id
 
 # An id that nobody has, to look for when what was presented cannot be one: it costs the same.
 _NOBODYS_KEY = AccessKeyId("-")
+_NOBODY = Incarnation("-")
 
 
 class Authenticator:
@@ -49,7 +51,8 @@ class Authenticator:
         self._tokens = tokens
         self._clock = clock
         self._embedded = not records.kv.capabilities.engine_time
-        self._digest_key = random_bytes(ids, 64)
+        self._keyed = hashlib.blake2b(digest_size=32, key=random_bytes(ids, 64))
+        self._decoy = encode_access_key(_new_decoy(keyring, ids))
         self._known: dict[bytes, _Known] = {}
         self._generation = NEVER
         self._checked_at = -math.inf
@@ -118,26 +121,25 @@ class Authenticator:
         return self._tokens.issue(account.user, AccessKeyId(access_key))
 
     async def _recall(self, digest: bytes) -> Caller | None:
-        await self._check_generation()
+        if self._embedded or self._must_recheck():
+            await self._recheck()
         known = self._known.get(digest)
         if known is None or (known.expires_at is not None and known.expires_at <= self._clock.now()):
             return None
         return known.caller
 
-    async def _check_generation(self) -> None:
-        if self._embedded:
-            await self._read_generation()
-            return
+    def _must_recheck(self) -> bool:
+        return (
+            self._records.own_changes != self._own_changes
+            or self._clock.monotonic() - self._checked_at >= AUTH_RECHECK_SECONDS
+        )
+
+    async def _recheck(self) -> None:
         # Taken before the read is sent: what is trusted is never older than it looks.
         now, own = self._clock.monotonic(), self._records.own_changes
-        if now - self._checked_at < AUTH_RECHECK_SECONDS and own == self._own_changes:
-            return
-        await self._read_generation()
-        self._checked_at, self._own_changes = max(now, self._checked_at), max(own, self._own_changes)
-
-    async def _read_generation(self) -> None:
         item = await self._records.kv.get(AUTH_PARTITION, GENERATION_KEY)
         self._observe(item.version if item is not None else NEVER)
+        self._checked_at, self._own_changes = max(now, self._checked_at), max(own, self._own_changes)
 
     def _observe(self, generation: Version) -> None:
         if generation > self._generation:
@@ -149,10 +151,11 @@ class Authenticator:
 
         async def work(view: View) -> _Account | None:
             key = await find_access_key(view, key_id)
-            if not self._keyring.opens(key, secret) or key is None:
+            compared = key if key is not None else _live(decode_access_key(self._decoy))
+            if not self._keyring.opens(compared, secret) or key is None:
                 return None
             user = await find_user(view, key.user)
-            if user is None or user.incarnation != key.incarnation or key.id not in user.keys:
+            if user is None or key.id not in user.keys:
                 return None
             return await _account(view, user)
 
@@ -186,7 +189,9 @@ class Authenticator:
         self._known[digest] = _Known(caller, expires_at)
 
     def _digest(self, presented: bytes) -> bytes:
-        return hashlib.blake2b(presented, digest_size=32, key=self._digest_key).digest()
+        digest = self._keyed.copy()
+        digest.update(presented)
+        return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +219,22 @@ async def _account(view: View, user: User) -> _Account:
         permissions=Permissions(policies, user=user.id),
     )
     return _Account(user, caller)
+
+
+def _new_decoy(keyring: Keyring, ids: IdSource) -> AccessKey:
+    """Return a key that nobody has, to compare a secret with when there is no other: it costs the same."""
+    return AccessKey(
+        id=_NOBODYS_KEY,
+        user=UserId("-"),
+        incarnation=_NOBODY,
+        created_at=Instant(0),
+        sealed_secret=keyring.seal(new_secret(ids), _NOBODYS_KEY, _NOBODY),
+    )
+
+
+def _live(record: AccessKey | Gone) -> AccessKey:
+    assert isinstance(record, AccessKey)
+    return record
 
 
 def _split_basic(credential: str) -> tuple[str, str]:

@@ -17,14 +17,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from lakebed.auth.chance import new_secret, random_bytes
+from lakebed.auth.chance import random_bytes
 from lakebed.env.ids import IdSource
 from lakebed.errors import CorruptError, ErrorKind, InvalidInputError
 from lakebed.model.auth import AccessKey, AccessKeyId, Incarnation
 
 KEY_BYTES_MIN: Final = 16
 _NONCE_BYTES: Final = 12
-_DECOY: Final = (AccessKeyId("decoy"), Incarnation("decoy"))
 
 
 class Keyring:
@@ -45,28 +44,23 @@ class Keyring:
         self._secrets = AESGCM(_derive(key, "secrets", 32))
         self.token_key = _derive(key, "tokens", 64)
         self.check = _derive(key, "check", 16)
-        self._decoy = self.seal(new_secret(ids), *_DECOY)
 
     def seal(self, secret: str, access_key: AccessKeyId, owner: Incarnation) -> bytes:
         """Return a secret encrypted for one access key of one owner."""
         nonce = random_bytes(self._ids, _NONCE_BYTES)
         return nonce + self._secrets.encrypt(nonce, secret.encode(), _context(access_key, owner))
 
-    def opens(self, key: AccessKey | None, secret: str) -> bool:
-        """Return whether `secret` is that of `key`. It takes as long if there is no such key."""
-        if key is None:
-            sealed, context = self._decoy, _context(*_DECOY)
-        else:
-            sealed, context = key.sealed_secret, _context(key.id, key.incarnation)
+    def opens(self, key: AccessKey, secret: str) -> bool:
+        """Return whether `secret` is that of `key`."""
+        nonce, sealed = key.sealed_secret[:_NONCE_BYTES], key.sealed_secret[_NONCE_BYTES:]
         try:
-            expected = self._secrets.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context)
+            expected = self._secrets.decrypt(nonce, sealed, _context(key.id, key.incarnation))
         except (InvalidTag, ValueError) as error:
             raise CorruptError(
                 ErrorKind.UNREADABLE,
                 "the secret of an access key does not open: is this the key the installation was set up with?",
             ) from error
-        equal = hmac.compare_digest(expected, secret.encode("utf-8", "surrogatepass"))
-        return equal and key is not None
+        return hmac.compare_digest(expected, secret.encode("utf-8", "surrogatepass"))
 
 
 def _derive(key: bytes, purpose: str, size: int) -> bytes:

@@ -118,6 +118,5 @@ class Tokens:
                     "verify_iss": False,
                 },
             )
-        except (jwt.PyJWTError, ValueError, RecursionError) as error:
-            # ValueError: not even text; RecursionError: a header nested too deep for its parser.
+        except (jwt.PyJWTError, UnicodeEncodeError) as error:
             raise unauthenticated() from error

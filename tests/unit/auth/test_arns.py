@@ -51,6 +51,7 @@ def test_every_noun_has_the_arn_that_policies_expect() -> None:
         ("arn:lakefs:fs:eu::x", "arn:lakefs:fs:::x", True),
         ("arn:lakefs:fs::me:x", "arn:lakefs:fs:::x", False),
         ("arn:lakefs:fs:::*", "*", False),
+        ("arn:lakefs:fs:::*", "arn:lakefs:fs:::", False),
         ("arn:aws:fs:::x", "arn:lakefs:fs:::x", False),
         ("nonsense", "nonsense", False),
     ],

@@ -22,7 +22,7 @@ from lakebed.kv.wrappers.faults import (
     Script,
 )
 from lakebed.limits import AUTH_CHANGES_REMEMBERED
-from tests.unit.auth.world import World
+from tests.unit.auth.world import Interleaved, World
 
 SET_ROWS, GET_MANY = Operation.SET_ROWS, Operation.GET_MANY
 
@@ -51,7 +51,7 @@ async def count(world: World) -> int:
 
 
 async def test_a_change_reads_and_writes_as_if_alone(world: World) -> None:
-    processes = [records_of(world, seed=seed) for seed in range(4)]
+    processes = [records_of(world, Interleaved(world.kv, seed), seed=seed) for seed in range(4)]
     await asyncio.gather(*(add(processes[n % 4], b"n") for n in range(100)))
     assert await stored(world, b"n") == b"100"
     assert await count(world) == 100

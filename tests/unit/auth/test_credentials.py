@@ -136,7 +136,6 @@ def test_a_sealed_secret_opens_only_where_it_belongs() -> None:
     assert not keyring.opens(key_with(sealed), "Secret")
     assert not keyring.opens(key_with(sealed), "secret2")
     assert not keyring.opens(key_with(sealed), "")
-    assert not keyring.opens(None, "secret")
     for moved in (
         key_with(sealed, name="AKIB"),
         key_with(sealed, owner="j"),
@@ -160,6 +159,17 @@ async def test_a_key_record_copied_to_another_name_opens_nothing(installed: Worl
     )
     with pytest.raises(LakebedError):
         await installed.auth.authenticator.basic("AKIAFORGED", PAIR.secret_access_key)
+
+
+@pytest.mark.parametrize("left_over", ["users/admin", f"keys/{PAIR.access_key_id}"])
+async def test_half_of_a_deleted_user_opens_nothing(installed: World, left_over: str) -> None:
+    old = await installed.kv.get(AUTH_PARTITION, left_over.encode())
+    assert old is not None
+    await installed.auth.users.delete("admin")
+    await installed.auth.users.create("admin")
+    await installed.kv.swap(AUTH_PARTITION, left_over.encode(), old.value, expected=Expect.ANY)
+    with pytest.raises(LakebedError):
+        await installed.process().authenticator.basic(PAIR.access_key_id, PAIR.secret_access_key)
 
 
 def test_new_keys_have_the_form_that_lakefs_gives_out() -> None:

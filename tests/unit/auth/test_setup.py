@@ -55,7 +55,8 @@ async def test_set_up_happens_once(installed: World) -> None:
 async def test_of_many_processes_that_set_up_one_wins_and_nothing_of_the_others_is_left(world: World) -> None:
     names = [f"admin{number}" for number in range(8)]
     answers = await asyncio.gather(
-        *(world.process().setup.set_up(name) for name in names), return_exceptions=True
+        *(world.interleaved(seed).setup.set_up(name) for seed, name in enumerate(names)),
+        return_exceptions=True,
     )
     won = [answer for answer in answers if not isinstance(answer, BaseException)]
     assert len(won) == 1

@@ -176,6 +176,7 @@ async def test_a_namesake_inherits_nothing(world: World) -> None:
     assert ids(await auth.attachments.of_user("ann", effective=True)) == []
     await auth.groups.add_member("team", "ann")
     assert ids(await auth.attachments.of_user("ann", effective=True)) == ["p"]
+    assert len((await auth.users.get("ann")).groups) == 1
 
     await auth.users.delete("ann")
     await auth.users.create("ann")
