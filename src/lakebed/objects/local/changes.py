@@ -29,7 +29,7 @@ from lakebed.objects.checks import condition_failed, key_exists
 from lakebed.objects.local.disk import Disk, Sync
 from lakebed.objects.local.etags import Stamps, etag_of, etag_of_file
 from lakebed.objects.local.faults import disk_error, translated
-from lakebed.objects.local.files import Files, Found
+from lakebed.objects.local.files import Files, Spot
 from lakebed.objects.local.frames import Frame, Kind
 from lakebed.objects.local.journal import Recorder
 from lakebed.objects.local.locks import Locks, key_lock
@@ -49,7 +49,7 @@ class SmallPut:
 @dataclass(frozen=True, slots=True)
 class _Written:
     put: SmallPut
-    found: Found | None
+    spot: Spot
     scratch: str
     stamp: int
 
@@ -90,14 +90,14 @@ class Changes:
     def put_file(self, key: str, name: str, fd: int, *, when: PutWhen) -> ETag:
         """Make the scratch file `name` the object `key`. The caller closes `fd`, and discards it on errors."""
         with self._key(key):
-            found = self._files.find(key)
-            check_condition(key, found, when)
+            spot = self._files.look(key)
+            check_condition(spot, when)
             size_bytes = os.fstat(fd).st_size
-            stamp = self._stamps.next_after(found.stat if found else None)
+            stamp = self._stamps.next_after(spot.found)
             with translated(self._root):
                 self._disk.set_mtime(fd, stamp)
                 self._disk.sync(fd, Sync.OBJECT_DATA)
-                place = self._files.name(key, found, source=self._scratch.folder, name=name)
+                place = self._files.name(spot, source=self._scratch.folder, name=name)
             with translated(self._root, applied=True):
                 self._files.folders.sync_up(place.folder, Sync.OBJECT_ENTRY, Sync.FOLDER_ENTRY)
                 with self._journal.record([Frame(Kind.DIRECT, key)]):
@@ -129,11 +129,11 @@ class Changes:
             return error
 
     def _prepare(self, put: SmallPut) -> _Written:
-        found = self._files.find(put.key)
-        check_condition(put.key, found, put.when)
-        self._files.choose(put.key, found)
-        stamp = self._stamps.next_after(found.stat if found else None)
-        return _Written(put, found, self._scratch.write(put.data, stamp), stamp)
+        spot = self._files.look(put.key)
+        check_condition(spot, put.when)
+        self._files.choose(spot)
+        stamp = self._stamps.next_after(spot.found)
+        return _Written(put, spot, self._scratch.write(put.data, stamp), stamp)
 
     def _apply(self, written: Sequence[_Written]) -> LakebedError | None:
         """Record and rename; return why it failed, which is then true of them all."""
@@ -154,18 +154,19 @@ class Changes:
     def _rename(self, written: Sequence[_Written]) -> None:
         with translated(self._root, applied=True):
             for item in written:
-                self._files.name(item.put.key, item.found, source=self._scratch.folder, name=item.scratch)
+                self._files.name(item.spot, source=self._scratch.folder, name=item.scratch)
 
     def _key(self, key: str) -> AbstractContextManager[None]:
         return self._locks.hold([key_lock(key)])
 
 
-def check_condition(key: str, found: Found | None, when: PutWhen) -> None:
+def check_condition(spot: Spot, when: PutWhen) -> None:
     """Raise if `when` does not hold for what was found."""
+    found = spot.found
     if when is PutMode.CREATE and found is not None:
-        raise key_exists(key)
+        raise key_exists(spot.key)
     if isinstance(when, IfMatch) and (found is None or etag_of_file(found.stat) != when.etag):
-        raise condition_failed(key)
+        raise condition_failed(spot.key)
 
 
 def _etag(written: _Written) -> ETag:

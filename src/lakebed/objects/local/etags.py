@@ -9,6 +9,7 @@ import os
 from itertools import count
 
 from lakebed.env.clock import Clock, Instant
+from lakebed.objects.local.files import Found
 from lakebed.objects.port import ETag
 
 
@@ -19,10 +20,10 @@ class Stamps:
         self._clock = clock
         self._numbers = count()
 
-    def next_after(self, replaced: os.stat_result | None) -> int:
+    def next_after(self, replaced: Found | None) -> int:
         """Return a stamp that differs from that of the file to be replaced."""
         stamp = self._clock.now() * 1000 + next(self._numbers) % 1000
-        return stamp + 1000 if replaced is not None and replaced.st_mtime_ns == stamp else stamp
+        return stamp + 1000 if replaced is not None and replaced.stat.st_mtime_ns == stamp else stamp
 
 
 def etag_of(stamp_ns: int, size_bytes: int) -> ETag:

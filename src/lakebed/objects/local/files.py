@@ -7,7 +7,6 @@ one reads one version to the end.
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +29,18 @@ class Found:
     stat: os.stat_result
 
 
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """What a look at a key showed: good for one decision, made under the key's lock."""
+
+    key: str
+    found: Found | None
+    plain: Place | None
+    """The key as itself, unless something that is no object has that name."""
+    folder: Folder | None
+    """The folder of `plain`, if it is there."""
+
+
 class Files:
     """The objects under one root. Quick enough for the event loop, except where folders are made."""
 
@@ -40,46 +51,52 @@ class Files:
 
     def find(self, key: str) -> Found | None:
         """Return the file of `key`, or None if there is no such object."""
-        for place in self._places(key):
-            folder = self.folders.find(place.folder)
-            if folder is None:
-                continue
-            found = _stat(folder, place.name)
+        return self.look(key).found
+
+    def look(self, key: str) -> Spot:
+        """Return the file of `key` if there is one, and what a new one has to know."""
+        plain = plain_place(key)
+        folder = None if plain is None else self.folders.find(plain.folder)
+        if plain is not None and folder is not None:
+            found = _stat(folder, plain.name)
             if found is not None and stat.S_ISREG(found.st_mode):
-                return Found(place, found)
-        return None
+                return Spot(key, Found(plain, found), plain, folder)
+            plain = plain if found is None else None
+        return Spot(key, self._find_hidden(key), plain, folder)
 
     def open(self, key: str) -> tuple[int, os.stat_result] | None:
         """Return a descriptor of the file of `key`, which the caller closes; None if there is no such object."""
-        for place in self._places(key):
+        plain = plain_place(key)
+        folder = None if plain is None else self.folders.find(plain.folder)
+        opened = None if plain is None or folder is None else open_file(folder, plain.name)
+        if opened is None and self._hides_keys():
+            place = hidden_place(key)
             folder = self.folders.find(place.folder)
             opened = None if folder is None else open_file(folder, place.name)
-            if opened is not None:
-                return opened
-        return None
+        return opened
 
-    def choose(self, key: str, found: Found | None) -> tuple[Folder, Place]:
-        """Return where the next version of `key` goes, its folder made: where the last one is, else as itself."""
-        plain = plain_place(key)
-        if found is not None and found.place != plain:
-            plain = None
-        if plain is not None:
-            folder = self.folders.make(plain.folder)
-            if folder is not None and not _is_taken(folder, plain.name):
-                return folder, plain
-        place = hidden_place(key)
+    def choose(self, spot: Spot) -> tuple[Folder, Place]:
+        """Return where the next version of a key goes, its folder made: where the last one is, else as itself."""
+        hidden = spot.found is not None and spot.found.place != spot.plain
+        if spot.plain is not None and not hidden:
+            folder = spot.folder or self.folders.make(spot.plain.folder)
+            if folder is not None:
+                return folder, spot.plain
+        place = hidden_place(spot.key)
         return made(self.folders, place.folder), place
 
-    def name(self, key: str, found: Found | None, *, source: Folder, name: str) -> Place:
-        """Move the file `name` of the folder `source` to where `key` lives."""
+    def name(self, spot: Spot, *, source: Folder, name: str) -> Place:
+        """Move the file `name` of the folder `source` to where the key lives."""
         for _ in range(_ATTEMPTS_MAX):
-            folder, place = self.choose(key, found)
+            folder, place = self.choose(spot)
             try:
                 self._disk.rename(source.fd, name, folder.fd, place.name)
             except (FileNotFoundError, IsADirectoryError):
-                continue  # The folder was removed as empty, or the name became a folder: choose again.
+                # The folder was removed as empty, or the name became a folder: look again.
+                spot = self.look(spot.key)
+                continue
             return place
-        raise FileNotFoundError(errno.ENOENT, "its folder is removed as often as it is made", key)
+        raise FileNotFoundError(errno.ENOENT, "its folder is removed as often as it is made", spot.key)
 
     def remove(self, place: Place) -> None:
         """Remove a file. Its folder may be left empty; see `Folders.prune`."""
@@ -91,13 +108,17 @@ class Files:
         except FileNotFoundError:
             return
 
-    def _places(self, key: str) -> Iterator[Place]:
-        plain = plain_place(key)
-        if plain is not None:
-            yield plain
-        # A look at one folder spares the second look at every key that is not there.
-        if self._state is not None and os.access(_HIDDEN_NAME, os.F_OK, dir_fd=self._state.fd):
-            yield hidden_place(key)
+    def _find_hidden(self, key: str) -> Found | None:
+        if not self._hides_keys():
+            return None
+        place = hidden_place(key)
+        folder = self.folders.find(place.folder)
+        found = None if folder is None else _stat(folder, place.name)
+        return None if found is None else Found(place, found)
+
+    def _hides_keys(self) -> bool:
+        """Return whether any key is hidden: one look that spares the second look at most keys."""
+        return self._state is not None and os.access(_HIDDEN_NAME, os.F_OK, dir_fd=self._state.fd)
 
 
 _HIDDEN_NAME: Final = HIDDEN.removeprefix(f"{STATE}/")
@@ -123,9 +144,3 @@ def _stat(folder: Folder, name: str) -> os.stat_result | None:
         return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
-
-
-def _is_taken(folder: Folder, name: str) -> bool:
-    """Return whether something that is no object has the name."""
-    found = _stat(folder, name)
-    return found is not None and not stat.S_ISREG(found.st_mode)

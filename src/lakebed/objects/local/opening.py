@@ -149,14 +149,14 @@ def _replay(journal: Journal, files: Files, scratch: Scratch, disk: Disk) -> Non
 
 
 def _make_true(frame: Frame, files: Files, scratch: Scratch) -> None:
-    found = files.find(frame.key)
+    spot = files.look(frame.key)
     match frame.kind:
         case Kind.PUT:
             name = scratch.write(frame.data, frame.mtime_ns)
-            files.name(frame.key, found, source=scratch.folder, name=name)
-        case Kind.GONE if found is not None:
-            files.remove(found.place)
-            files.folders.prune(found.place.folder)
+            files.name(spot, source=scratch.folder, name=name)
+        case Kind.GONE if spot.found is not None:
+            files.remove(spot.found.place)
+            files.folders.prune(spot.found.place.folder)
         case _:
             pass
 
