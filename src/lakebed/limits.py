@@ -79,6 +79,8 @@ SWAP_ATTEMPTS_MAX = 64
 COMMIT_ATTEMPTS_MAX = 64
 BACKOFF_SECONDS = 0.002
 BACKOFF_MAX_SECONDS = 0.5
+# How long the winner of a race for HEAD leaves the branch to the losers: as long as its own try took, at most this.
+HEAD_PAUSE_SECONDS_MAX = 0.5
 
 # Readers hold a branch record at most this long before they read it again; what leaves a branch stays readable for it.
 GRACE_SECONDS = 15 * 60.0

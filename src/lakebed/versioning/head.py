@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from lakebed.env.clock import SECOND
+from lakebed.env.clock import SECOND, Instant
 from lakebed.errors import (
     ConflictError,
     ErrorKind,
@@ -70,7 +70,7 @@ class HeadChanges:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._turns = Turns()
+        self._turns = Turns(parts.clock)
 
     async def run(
         self,
@@ -89,11 +89,13 @@ class HeadChanges:
         nonce = Nonce(self._parts.ids.token())
         async with self._turns.join(repo, name) as turn:
             for number in range(COMMIT_ATTEMPTS_MAX):
-                attempt = await self._begin(repo, name, nonce, reads)
+                turn.begin()
+                attempt = await self._begin(repo, name, nonce, reads, again=number > 0)
                 commit = await self._build(attempt, build)
                 if commit is not None and await self._finish(attempt, commit):
+                    turn.won(contended=len(attempt.started.pending) > 1)
                     return commit
-                await turn.take()
+                await turn.lost()
                 await self._back_off(number)
         raise ConflictError(
             ErrorKind.TOO_MANY_RETRIES,
@@ -110,15 +112,21 @@ class HeadChanges:
         attempt.clean = True
 
     async def _begin(
-        self, repo: Repository, name: BranchName, nonce: Nonce, reads: tuple[CommitId, ...]
+        self, repo: Repository, name: BranchName, nonce: Nonce, reads: tuple[CommitId, ...], *, again: bool
     ) -> Attempt:
+        # The entry of an earlier try may stand; only one made from now on says that this one has sealed.
+        due = await self._parts.kv.now() if again else Instant(0)
+
+        def has_begun(branch: Branch) -> bool:
+            entry = branch.pending.get(nonce)
+            commits = (branch.commit_id, *reads)
+            return entry is not None and entry.commits == commits and entry.renewed_at >= due
+
         begun = await self._parts.branches.update(
             repo,
             name,
             lambda branch, now: begin(branch, nonce, (branch.commit_id, *reads), now),
-            landed=lambda branch: (
-                nonce in branch.pending and branch.pending[nonce].commits == (branch.commit_id, *reads)
-            ),
+            landed=has_begun,
         )
         started = replace(begun.value, staging_token=None)
         for commit_id in (started.commit_id, *reads):
