@@ -1,0 +1,380 @@
+"""Clients: what people do to a repository, drawn at random on so few paths that they get in each other's way."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from lakebed.limits import LIST_PAGE_MAX
+from lakebed.model.diffs import MergeStrategy
+from lakebed.model.entries import Entry, Tombstone
+from lakebed.model.ids import BranchName, CommitId, Nonce, Path
+from lakebed.model.repository import Repository
+from lakebed.staging.conditions import Condition, IfAbsent, IfChecksum
+from lakebed.staging.reader import LayersMovedError
+from lakebed.testing.simulation.chance import Chance
+from lakebed.testing.simulation.history import Op, Outcome
+from lakebed.testing.simulation.process import SimProcess
+from lakebed.testing.simulation.world import World
+from lakebed.versioning.commit import CommitRequest
+from lakebed.versioning.merge import MergeRequest
+from lakebed.versioning.paging import BlockPage
+
+PATHS = ("a", "b", "d/x", "d/y", "d/z/1", "d/z/2", "e", "f/1")
+PREFIXES = ("", "d/", "d/z", "f")
+
+Work = Callable[["Client"], Awaitable[object]]
+
+
+@dataclass(slots=True)
+class Lake:
+    """What the clients of one repository share."""
+
+    world: World
+    repo: Repository
+    branches: tuple[str, ...]
+    stashes: list[Nonce] = field(default_factory=list)
+    written: int = 0
+
+    @property
+    def partition(self) -> str:
+        return self.repo.partition
+
+
+@dataclass(slots=True)
+class Client:
+    """Somebody who calls one process."""
+
+    lake: Lake
+    process: SimProcess
+    chance: Chance
+
+    async def write(self) -> Op:
+        """Upload something nobody has uploaded before, perhaps on a condition."""
+        lake = self.lake
+        lake.written += 1
+        checksum = f"{lake.partition} {lake.written}"
+        branch, path = self._branch(), Path(self.chance.pick(PATHS))
+        condition = self._condition(branch, path)
+        op = lake.world.history.begin(
+            "write",
+            process=self.process.name,
+            repo=lake.partition,
+            branch=branch,
+            path=path,
+            checksum=checksum,
+            condition=condition,
+        )
+        lake.world.history.by_checksum[checksum] = op
+        engine = self.process.engine
+
+        async def upload() -> None:
+            now = await engine.parts.kv.now()
+            entry = Entry(
+                path=path, address=engine.slices.next_address(now), checksum=checksum, size_bytes=1, mtime=now
+            )
+            await (await engine.store_of(lake.repo)).put(entry.address, b"!")
+            await engine.parts.staging.write(lake.repo, BranchName(branch), [entry], condition=condition)
+
+        return await lake.world.finish(op, upload, give_up_after=self._patience())
+
+    async def delete(self) -> Op:
+        """Delete one or two paths."""
+        branch = self._branch()
+        paths = sorted({self.chance.pick(PATHS) for _ in range(self.chance.pick([1, 1, 2]))})
+        changes = [Tombstone(path=Path(path)) for path in paths]
+        call = partial(self.process.engine.parts.staging.write, self.lake.repo, BranchName(branch), changes)
+        return await self._ask("delete", call, branch=branch, paths=paths)
+
+    async def stat(self) -> Op:
+        """Look at one path."""
+        branch, path = self._branch(), self.chance.pick(PATHS)
+
+        async def call() -> str | None:
+            engine = self.process.engine
+            source = await engine.source(self.lake.repo, branch)
+            if self.chance.happens(0.1):
+                await self.lake.world.sleep(self.chance.between(0, 2000))
+            found = await engine.view.find(self.lake.repo, source, Path(path))
+            return found.checksum if found is not None else None
+
+        return await self._ask("stat", call, branch=branch, path=path)
+
+    async def list(self) -> Op:
+        """List one page, perhaps folded at a delimiter."""
+        branch, prefix = self._branch(), self.chance.pick(PREFIXES)
+        delimiter = self.chance.pick(["", "/"])
+        amount = self.chance.pick([1, 2, 3, LIST_PAGE_MAX])
+        # A cursor inside a folder that is folded away skips the folder: not what is looked at here.
+        after = self.chance.pick(["", "b"] if delimiter else ["", "b", "d/y", "d/z"])
+
+        async def call() -> tuple[list[tuple[str, str]], tuple[str, ...], Callable[[str], bool]]:
+            engine, repo = self.process.engine, self.lake.repo
+            page = await engine.view.list(
+                repo,
+                await engine.source(repo, branch),
+                prefix=prefix,
+                after=after,
+                delimiter=delimiter,
+                amount=amount,
+            )
+            return (
+                _rows(page),
+                page.prefixes,
+                partial(_covers, prefix, after, page.last if page.has_more else None),
+            )
+
+        return await self._ask("list", call, branch=branch, prefix=prefix, after=after, paths=PATHS)
+
+    async def scan(self) -> Op:
+        """Read a whole branch, so slowly that its layers may be committed and gone meanwhile."""
+        branch = self._branch()
+
+        async def call() -> tuple[list[tuple[str, str]], tuple[str, ...], Callable[[str], bool]]:
+            engine, rows = self.process.engine, []
+            source = await engine.source(self.lake.repo, branch)
+            try:
+                async for block in engine.view.scan(self.lake.repo, source, first_page=1):
+                    rows += list(
+                        zip(
+                            block.column("key").to_pylist(), block.column("checksum").to_pylist(), strict=True
+                        )
+                    )
+                    await self.lake.world.sleep(self.chance.pick([0.0, 0.01, 1.0, 100.0, 700.0]))
+            except LayersMovedError:
+                self.lake.world.met["reader met a moved layer"] += 1
+                raise
+            return rows, (), lambda _path: True
+
+        return await self._ask("scan", call, branch=branch, paths=PATHS)
+
+    async def commit(self) -> Op:
+        """Commit what is staged."""
+        return await self._commit(self._branch())
+
+    async def _commit(self, branch: str) -> Op:
+        return await self._ask(
+            "commit",
+            partial(
+                self.process.engine.committer.commit,
+                self.lake.repo,
+                BranchName(branch),
+                self._request(allow_empty=0.1),
+            ),
+            branch=branch,
+        )
+
+    async def merge(self) -> Op | None:
+        """Merge one branch into another."""
+        branch, other = self._branch(), self._branch()
+        await self._tidy(branch)
+        source = self._head(other)
+        if other == branch or source is None:
+            return None
+        strategy = self.chance.pick([MergeStrategy.NONE, MergeStrategy.SOURCE_WINS, MergeStrategy.DEST_WINS])
+        request = MergeRequest(
+            commit=self._request(allow_empty=0.1), strategy=strategy, squash=self.chance.happens(0.2)
+        )
+        engine, repo = self.process.engine, self.lake.repo
+
+        async def call() -> Any:
+            return (await engine.merger.merge(repo, source, BranchName(branch), request)).commit
+
+        return await self._ask("merge", call, branch=branch, source=source, strategy=strategy)
+
+    async def revert(self) -> Op | None:
+        """Undo a commit."""
+        branch, source = self._branch(), self._some_commit()
+        await self._tidy(branch)
+        parents = len(self.lake.world.truth.commit(self.lake.partition, source).parents)
+        number = 1 if parents > 1 else 0
+        call = partial(
+            self.process.engine.merger.revert,
+            self.lake.repo,
+            BranchName(branch),
+            source,
+            parent_number=number,
+            request=self._request(),
+        )
+        return await self._ask("revert", call, branch=branch, source=source, parent_number=number)
+
+    async def cherry_pick(self) -> Op | None:
+        """Do a commit once more."""
+        branch, source = self._branch(), self._some_commit()
+        await self._tidy(branch)
+        parents = len(self.lake.world.truth.commit(self.lake.partition, source).parents)
+        number = 1 if parents > 1 else 0
+        call = partial(
+            self.process.engine.merger.cherry_pick,
+            self.lake.repo,
+            BranchName(branch),
+            source,
+            parent_number=number,
+            request=self._request(),
+        )
+        return await self._ask("cherry_pick", call, branch=branch, source=source, parent_number=number)
+
+    async def hard_reset(self) -> Op:
+        """Let a branch point at some other commit."""
+        branch, source = self._branch(), self._some_commit()
+        await self._tidy(branch)
+        call = partial(self.process.engine.resetter.hard_reset, self.lake.repo, BranchName(branch), source)
+        return await self._ask("hard_reset", call, branch=branch, source=source)
+
+    async def reset_branch(self) -> Op:
+        """Forget everything uncommitted."""
+        branch = self._branch()
+        call = partial(self.process.engine.resetter.reset_branch, self.lake.repo, BranchName(branch))
+        return await self._ask("reset_branch", call, branch=branch)
+
+    async def reset_path(self) -> Op:
+        """Bring one path back."""
+        branch, path = self._branch(), self.chance.pick(PATHS)
+        call = partial(
+            self.process.engine.resetter.reset_path, self.lake.repo, BranchName(branch), Path(path)
+        )
+        return await self._ask("reset_path", call, branch=branch, path=path, prefix=path)
+
+    async def reset_prefix(self) -> Op:
+        """Bring a folder back."""
+        branch, prefix = self._branch(), self.chance.pick(PREFIXES)
+        call = partial(self.process.engine.resetter.reset_prefix, self.lake.repo, BranchName(branch), prefix)
+        return await self._ask("reset_prefix", call, branch=branch, prefix=prefix, paths=PATHS)
+
+    async def stash(self) -> Op:
+        """Put everything uncommitted aside."""
+        branch = self._branch()
+        call = partial(self.process.engine.stashes.stash, self.lake.repo, BranchName(branch))
+        op = await self._ask("stash", call, branch=branch)
+        if op.outcome is Outcome.DONE:
+            self.lake.stashes.append(op.result.id)
+        return op
+
+    async def pop(self) -> Op | None:
+        """Lay a stash over a branch."""
+        if not self.lake.stashes:
+            return None
+        stash, branch = self.chance.pick(self.lake.stashes), self._branch()
+        call = partial(self.process.engine.stashes.pop, self.lake.repo, stash, into=BranchName(branch))
+        return await self._ask("pop", call, branch=branch, stash=stash)
+
+    async def list_stashes(self) -> Op:
+        """List the stashes, which finishes those whose makers died."""
+        op = await self._ask("list_stashes", partial(self.process.engine.stashes.list, self.lake.repo))
+        if op.outcome is Outcome.DONE:
+            self.lake.stashes = sorted({*self.lake.stashes, *(stash.id for stash in op.result)})
+        return op
+
+    async def create_branch(self) -> Op:
+        """Create a branch on the head of another."""
+        branch, source = self.chance.pick(self.lake.branches[1:]), self._some_commit()
+        call = partial(self.process.engine.parts.branches.create, self.lake.repo, BranchName(branch), source)
+        return await self._ask("create_branch", call, branch=branch, source=source)
+
+    async def delete_branch(self) -> Op:
+        """Delete a branch with all that is on it."""
+        branch = self.chance.pick(self.lake.branches[1:])
+        call = partial(self.process.engine.parts.branches.delete, self.lake.repo, BranchName(branch))
+        return await self._ask("delete_branch", call, branch=branch)
+
+    async def clean(self) -> Op:
+        """Free what has been retired for long enough."""
+        return await self._ask("clean", self.process.cleaner.clean_once)
+
+    async def sweep(self) -> Op:
+        """Forget stashes that no longer matter."""
+        return await self._ask("sweep", partial(self.process.engine.stashes.sweep, self.lake.repo))
+
+    async def _ask(
+        self, kind: str, call: Callable[[], Awaitable[Any]], *, branch: str = "", **args: Any
+    ) -> Op:
+        return await self.lake.world.ask(
+            self.process,
+            kind,
+            call,
+            repo=self.lake.partition,
+            branch=branch,
+            give_up_after=self._patience(),
+            **args,
+        )
+
+    async def _tidy(self, branch: str) -> None:
+        """Mostly, commit before what needs a clean branch."""
+        if self.chance.happens(0.6):
+            await self._commit(branch)
+
+    def _patience(self) -> float | None:
+        """Some clients hang up."""
+        return self.chance.between(0.0, 0.3) if self.chance.happens(0.03) else None
+
+    def _branch(self) -> str:
+        return self.chance.pick(self.lake.branches)
+
+    def _head(self, branch: str) -> CommitId | None:
+        return self.lake.world.truth.timeline(self.lake.partition, branch).last.commit_id
+
+    def _some_commit(self) -> CommitId:
+        """Return a commit that is or was the head of some branch."""
+        branch = self.chance.pick(self.lake.branches)
+        moments = self.lake.world.truth.timeline(self.lake.partition, branch).moments
+        found = [moment.commit_id for moment in moments[-40:] if moment.commit_id is not None]
+        if not found:
+            head = self._head(self.lake.branches[0])
+            assert head is not None
+            return head
+        return self.chance.pick(found)
+
+    def _condition(self, branch: str, path: str) -> Condition | None:
+        current = (self.lake.world.truth.timeline(self.lake.partition, branch).last.view or {}).get(path)
+        drawn = self.chance.between(0, 1)
+        if drawn < 0.2:
+            return IfAbsent()
+        return IfChecksum(current) if drawn < 0.35 and current is not None else None
+
+    def _request(self, *, allow_empty: float = 0.0) -> CommitRequest:
+        return CommitRequest(
+            committer=self.process.name,
+            message=f"by {self.process.name}",
+            date=self.chance.pick([None, None, 1_700_000_000]),
+            allow_empty=self.chance.happens(allow_empty),
+        )
+
+
+def _rows(page: BlockPage) -> list[tuple[str, str]]:
+    return list(
+        zip(page.rows.column("key").to_pylist(), page.rows.column("checksum").to_pylist(), strict=True)
+    )
+
+
+def _covers(prefix: str, after: str, last: str | None, path: str) -> bool:
+    """Whether a page says something of `path`: it begins with the prefix and lies between the cursors."""
+    if not path.startswith(prefix) or path <= after:
+        return False
+    return last is None or path <= last or (last.endswith("/") and path.startswith(last))
+
+
+WORK: Mapping[str, Work] = {
+    work.__name__: work
+    for work in (
+        Client.write,
+        Client.delete,
+        Client.stat,
+        Client.list,
+        Client.scan,
+        Client.commit,
+        Client.merge,
+        Client.revert,
+        Client.cherry_pick,
+        Client.hard_reset,
+        Client.reset_branch,
+        Client.reset_path,
+        Client.reset_prefix,
+        Client.stash,
+        Client.pop,
+        Client.list_stashes,
+        Client.create_branch,
+        Client.delete_branch,
+        Client.clean,
+        Client.sweep,
+    )
+}

@@ -1,0 +1,26 @@
+"""`SimClock`: the loop's time, as one process reads it from a wall clock that is wrong."""
+
+import asyncio
+
+from lakebed.env.clock import SECOND, Instant
+from lakebed.testing.simulation.loop import SimLoop
+
+# Any day will do; that it is far from 0 lets clocks be wrong by hours.
+EPOCH = 1_700_000_000 * SECOND
+
+
+class SimClock:
+    """A `Clock` that is `skew_seconds` ahead of the world's."""
+
+    def __init__(self, loop: SimLoop, *, skew_seconds: float = 0.0) -> None:
+        self._loop = loop
+        self._skew = round(skew_seconds * SECOND)
+
+    def now(self) -> Instant:
+        return Instant(EPOCH + round(self._loop.time() * SECOND) + self._skew)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,98 @@
+"""`Database`: the one key-value store of a world, and who watches what is written to it."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+from lakebed.env.clock import Clock, Instant
+from lakebed.kv.drivers.memory import MemoryKV
+from lakebed.kv.port import Capabilities, Expect, Fence, Item, Page, Row, Version, VersionFence
+
+T = TypeVar("T")
+
+
+class Watcher(Protocol):
+    """Told of every write, once it is applied."""
+
+    def swapped(self, partition: str, key: bytes, value: bytes) -> None: ...
+
+    def rows_set(self, partition: str, rows: Sequence[Row]) -> None: ...
+
+    def deleting(self, partition: str, keys: Sequence[bytes]) -> None:
+        """Told before the keys go."""
+        ...
+
+
+class Database:
+    """`MemoryKV`, called without waiting and watched."""
+
+    def __init__(self, clock: Clock, *, fences: bool) -> None:
+        self._memory = MemoryKV(clock=clock, fences=fences)
+        self._watcher: Watcher | None = None
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._memory.capabilities
+
+    def get_many(self, lookups: Sequence[tuple[str, bytes]]) -> list[Item | None]:
+        return at_once(self._memory.get_many(lookups))
+
+    def swap(
+        self,
+        partition: str,
+        key: bytes,
+        value: bytes,
+        *,
+        expected: Version | Expect,
+        names: tuple[bytes, ...],
+        fence: VersionFence | None,
+    ) -> Version:
+        version = at_once(
+            self._memory.swap(partition, key, value, expected=expected, names=names, fence=fence)
+        )
+        if self._watcher is not None:
+            self._watcher.swapped(partition, key, value)
+        return version
+
+    def set_rows(
+        self, partition: str, rows: Sequence[Row], *, fence: Fence | None, not_after: Instant | None
+    ) -> None:
+        at_once(self._memory.set_rows(partition, rows, fence=fence, not_after=not_after))
+        if self._watcher is not None:
+            self._watcher.rows_set(partition, rows)
+
+    def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
+        if self._watcher is not None:
+            self._watcher.deleting(partition, keys)
+        at_once(self._memory.delete_rows(partition, keys))
+
+    def page(self, partition: str, *, start: bytes, end: bytes | None, page_items_max: int) -> Page | None:
+        return at_once(
+            first_page(self._memory.scan(partition, start=start, end=end, page_items_max=page_items_max))
+        )
+
+    def now(self) -> Instant:
+        return at_once(self._memory.now())
+
+
+async def first_page(pages: AsyncIterator[T]) -> T | None:
+    """Return the first page of a scan or listing, and end it."""
+    assert isinstance(pages, AsyncGenerator)
+    async with aclosing(pages) as stream:
+        async for page in stream:
+            found: T = page
+            return found
+    return None
+
+
+def at_once(call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that waits for nothing."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    raise AssertionError("a store in memory waited for something")

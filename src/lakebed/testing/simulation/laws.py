@@ -1,0 +1,191 @@
+"""`Laws`: watches every write that is applied, and stops the run at the first that must not be.
+
+A write is judged by what it does to what branches show, and by whose call it belongs
+to. Most steps of the protocols (seal, open, begin, renew, abandon, drain) may change
+nothing for a reader; the few that may are listed here, each with what it has to do
+exactly. So a change that is wrong is caught where it happens and not when somebody
+reads it.
+
+When there are segments and compaction, an install is one more step that may change
+nothing for a reader.
+"""
+
+from collections.abc import Sequence
+
+from lakebed.env.clock import Instant, after
+from lakebed.format.records import decode_branch, decode_commit, decode_stash
+from lakebed.kv.port import Row
+from lakebed.limits import GRACE_SECONDS
+from lakebed.model.branch import Branch
+from lakebed.model.commits import Commit
+from lakebed.model.ids import Nonce, StagingToken
+from lakebed.model.layers import TokenLayer
+from lakebed.refs.keys import (
+    BRANCHES_PREFIX,
+    CLEANUP_PARTITION,
+    COMMITS_PREFIX,
+    REPOS_PREFIX,
+    REPOSITORIES_PARTITION,
+    STASHES_PREFIX,
+    TAGS_PREFIX,
+)
+from lakebed.testing.simulation.head_laws import HeadLaws
+from lakebed.testing.simulation.ledger import Ledger, difference
+from lakebed.testing.simulation.record_laws import LawBrokenError, check_successor
+from lakebed.testing.simulation.repository_laws import check_repository
+from lakebed.testing.simulation.row_laws import RowLaws
+from lakebed.testing.simulation.stash_laws import StashLaws
+from lakebed.testing.simulation.truth import Moment, View, live_tokens
+
+
+class Laws:
+    """A `Watcher` that knows what may happen."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._truth = ledger.truth
+        self.heads = HeadLaws(ledger)
+        self.stashes = StashLaws(ledger)
+        self.rows = RowLaws(ledger)
+        self._staging: dict[str, tuple[str, str]] = {}
+        """Staging tokens by whose they are: repository's partition and branch."""
+        self._tokens: set[str] = set()
+        """Every token that a branch ever named."""
+        self._retired_at: dict[str, tuple[str, Instant]] = {}
+        """When tokens were retired, and in which repository."""
+
+    def swapped(self, partition: str, key: bytes, value: bytes) -> None:
+        self._ledger.history.tick()
+        before = self._truth.partitions.get(partition, {}).get(key)
+        self._truth.write(partition, key, value)
+        if key.startswith(BRANCHES_PREFIX):
+            self._branch_swapped(partition, before, value)
+        elif key.startswith(STASHES_PREFIX):
+            self.stashes.record_swapped(before, value)
+        elif key.startswith(COMMITS_PREFIX):
+            _check_commit(before, value)
+        elif partition == REPOSITORIES_PARTITION and key.startswith(REPOS_PREFIX):
+            check_repository(self._ledger, before, value)
+
+    def rows_set(self, partition: str, rows: Sequence[Row]) -> None:
+        self._ledger.history.tick()
+        place = self._staging.get(partition)
+        if place is not None:
+            self.rows.check(place, partition, rows)
+        elif ":" in partition:
+            self.stashes.rows_set(partition, rows)
+        else:
+            for row in rows:
+                self._truth.write(partition, row.key, row.value)
+
+    def deleting(self, partition: str, keys: Sequence[bytes]) -> None:
+        self._ledger.history.tick()
+        if ":" in partition:
+            self._check_droppable(partition)
+        elif self._ledger.is_live(partition):
+            for key in keys:
+                self._check_deletable(partition, key)
+        self._truth.remove(partition, keys)
+
+    def _branch_swapped(self, partition: str, before: bytes | None, value: bytes) -> None:
+        step = self._ledger.history.step
+        old = decode_branch(before) if before is not None else None
+        new = decode_branch(value)
+        check_successor(old, new, now=self._ledger.clock.now(), noted=self._is_noted)
+        for retired in new.retired:
+            if isinstance(retired.layer, TokenLayer):
+                self._retired_at[retired.layer.token] = (partition, retired.at)
+        if isinstance(old, Branch) and old.staging_token is not None:
+            self._staging.pop(old.staging_token, None)
+        timeline = self._truth.timeline(partition, new.name)
+        if not isinstance(new, Branch):
+            if isinstance(old, Branch):
+                self._took_effect("delete_branch", "deleted")
+            timeline.add(Moment(step, None, None))
+            return
+        if new.staging_token is not None:
+            self._staging[new.staging_token] = (partition, new.name)
+        popped = self._name_tokens(old if isinstance(old, Branch) else None, new)
+        view = self._truth.view(partition, new)
+        if not isinstance(old, Branch):
+            if view != self._truth.content(partition, new.commit_id):
+                raise LawBrokenError(f"branch {new.name} was created with changes on it")
+            self._took_effect("create_branch", "created")
+        elif timeline.last.view is not None:
+            self._check_step(partition, old, new, timeline.last.view, view, popped=popped)
+        timeline.add(Moment(step, new.commit_id, None if new.tentative else view))
+
+    def _check_step(
+        self, partition: str, old: Branch, new: Branch, before: View, now: View, *, popped: Nonce | None
+    ) -> None:
+        """A record replaced another of the same branch: what it shows may change in four ways only."""
+        op = self._ledger.op
+        named = set(new.stashes) - set(old.stashes)
+        if new.commit_id != old.commit_id:
+            self.heads.check(partition, old, new)
+        elif named:
+            self.stashes.check_named(partition, old, new, named)
+        elif popped is not None:
+            self.stashes.check_popped(new, before, now, popped)
+        elif op is not None and op.kind == "reset_branch":
+            committed = self._truth.content(partition, new.commit_id)
+            if now != committed:
+                raise LawBrokenError(f"{op} left {difference(committed, now)}")
+            self._ledger.meet("reset")
+            self._ledger.effect(op, "reset")
+        elif now != before:
+            raise LawBrokenError(f"a step that may change nothing changed {difference(before, now)}: {op}")
+
+    def _name_tokens(self, old: Branch | None, new: Branch) -> Nonce | None:
+        """Take down the tokens that the record names for the first time; return the stash that one is of."""
+        popped = None
+        before = live_tokens(old) if old is not None else []
+        for token in live_tokens(new):
+            if token in before:
+                continue
+            stash = self.stashes.of_token(token)
+            if stash is not None:
+                popped = stash
+            elif token in self._tokens:
+                raise LawBrokenError(f"token {token} was used before")
+            self._tokens.add(token)
+        return popped
+
+    def _took_effect(self, kind: str, word: str) -> None:
+        op = self._ledger.op
+        if op is not None and op.kind == kind:
+            self._ledger.meet(word)
+            self._ledger.effect(op, word)
+
+    def _check_droppable(self, token: str) -> None:
+        op = self._ledger.op
+        home, retired_at = self._retired_at.get(token, ("", Instant(0)))
+        if self._ledger.is_live(home) and after(retired_at, GRACE_SECONDS) >= self._ledger.clock.now():
+            raise LawBrokenError(f"rows of {token} were dropped within a grace: {op}")
+        for partition in self._truth.repository_partitions():
+            for record in self._truth.branches(partition):
+                if isinstance(record, Branch) and token in live_tokens(record):
+                    raise LawBrokenError(f"rows of {token} were dropped, a layer of {record.name}: {op}")
+            if self._ledger.is_live(partition):
+                self.stashes.check_droppable(partition, token)
+
+    def _check_deletable(self, partition: str, key: bytes) -> None:
+        if key.startswith((BRANCHES_PREFIX, COMMITS_PREFIX, TAGS_PREFIX)):
+            raise LawBrokenError(f"record {key!r} of a live repository was deleted")
+        value = self._truth.partitions.get(partition, {}).get(key)
+        if key.startswith(STASHES_PREFIX) and value is not None:
+            self.stashes.check_deletable(partition, decode_stash(value))
+
+    def _is_noted(self, token: StagingToken) -> bool:
+        notes = self._truth.partitions.get(CLEANUP_PARTITION, {})
+        return any(key.endswith(f"/token/{token}".encode()) for key in notes)
+
+
+def _check_commit(before: bytes | None, value: bytes) -> None:
+    if before is not None and _essence(decode_commit(before)) != _essence(decode_commit(value)):
+        raise LawBrokenError(f"commit {decode_commit(before).id} was overwritten")
+
+
+def _essence(commit: Commit) -> tuple[object, ...]:
+    """What never changes of a commit: all but whether it is condemned."""
+    return (commit.id, commit.tree, commit.parents, commit.generation, commit.created_at, commit.message)

@@ -1,0 +1,87 @@
+"""`SimObjects`: an object store as one process sees it, across the network."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.objects.drivers.memory import MemoryObjects
+from lakebed.objects.port import ByteRange, Capabilities, ETag, ObjectInfo, Part, PutMode, PutWhen
+from lakebed.testing.simulation.database import at_once, first_page
+from lakebed.testing.simulation.network import Network
+
+
+class SimObjects:
+    """An `ObjectStore` without multipart uploads. See `Network` for what may become of a call."""
+
+    def __init__(self, inner: MemoryObjects, network: Network) -> None:
+        self._inner = inner
+        self._network = network
+        self.capabilities = Capabilities(if_match=True, sign=False, multipart=False)
+
+    async def put(self, key: str, data: bytes, *, when: PutWhen = PutMode.CREATE) -> ETag:
+        return await self._network.call(
+            f"put {key}", lambda: at_once(self._inner.put(key, data, when=when)), write=True
+        )
+
+    async def put_stream(
+        self, key: str, chunks: AsyncIterator[bytes], *, when: PutWhen = PutMode.CREATE
+    ) -> ETag:
+        return await self.put(key, b"".join([chunk async for chunk in chunks]), when=when)
+
+    async def get(self, key: str, *, byte_range: ByteRange | None = None) -> bytes:
+        return await self._network.call(
+            f"read {key}", lambda: at_once(self._inner.get(key, byte_range=byte_range)), write=False
+        )
+
+    async def stream(self, key: str, *, byte_range: ByteRange | None = None) -> AsyncIterator[bytes]:
+        yield await self.get(key, byte_range=byte_range)
+
+    async def head(self, key: str) -> ObjectInfo | None:
+        return await self._network.call(f"head {key}", lambda: at_once(self._inner.head(key)), write=False)
+
+    async def list(
+        self, prefix: str = "", *, start_after: str = "", page_items_max: int = 1000
+    ) -> AsyncIterator[Sequence[ObjectInfo]]:
+        while (page := await self._page(prefix, start_after, page_items_max)) is not None:
+            yield page
+            start_after = page[-1].key
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._network.call(
+            f"delete {len(keys)} objects", lambda: at_once(self._inner.delete(keys)), write=True
+        )
+
+    async def copy(self, source: str, target: str) -> ETag:
+        return await self._network.call(
+            f"copy {source} {target}", lambda: at_once(self._inner.copy(source, target)), write=True
+        )
+
+    async def sign(self, method: str, key: str, *, seconds: int) -> str:
+        return await self._inner.sign(method, key, seconds=seconds)
+
+    async def create_upload(self, key: str) -> str:
+        raise _no_uploads()
+
+    async def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
+        raise _no_uploads()
+
+    async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
+        raise _no_uploads()
+
+    async def abort_upload(self, key: str, upload: str) -> None:
+        raise _no_uploads()
+
+    async def close(self) -> None:
+        return None
+
+    async def _page(self, prefix: str, start_after: str, page_items_max: int) -> Sequence[ObjectInfo] | None:
+        return await self._network.call(
+            f"list {prefix}",
+            lambda: at_once(
+                first_page(self._inner.list(prefix, start_after=start_after, page_items_max=page_items_max))
+            ),
+            write=False,
+        )
+
+
+def _no_uploads() -> InvalidInputError:
+    return InvalidInputError(ErrorKind.UNSUPPORTED, "the simulation has no multipart uploads")

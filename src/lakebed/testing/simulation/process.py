@@ -1,0 +1,100 @@
+"""`SimProcess`: one server process, wired as the real one is, over a network and a clock of the simulation."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+from lakebed.committed.cache import RangeCache
+from lakebed.env.ids import SeededIds
+from lakebed.env.work import InlineWorkers
+from lakebed.format.cut import CutRule
+from lakebed.kv.port import KVStore
+from lakebed.kv.wrappers.shared_reads import SharedReads
+from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
+from lakebed.objects.external import ExternalAddresses
+from lakebed.objects.port import ObjectStore
+from lakebed.refs.namespaces import normalise_namespace
+from lakebed.server.wiring import Surroundings, wire
+from lakebed.testing.simulation.chance import Chance
+from lakebed.testing.simulation.clock import SimClock
+from lakebed.testing.simulation.database import Database
+from lakebed.testing.simulation.kv import SimKV
+from lakebed.testing.simulation.loop import OWNER, SimLoop
+from lakebed.testing.simulation.network import Network
+from lakebed.testing.simulation.objects import SimObjects
+
+# Small, so that a handful of paths already makes a tree of several ranges.
+_CUT_RULE = CutRule(entries_expected=3, entries_max=6)
+
+
+class SimProcess:
+    """An engine that can die. What it keeps in memory dies with it; a new process takes its place."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        loop: SimLoop,
+        chance: Chance,
+        network: Network,
+        database: Database,
+        buckets: dict[str, MemoryBucket],
+        clock: SimClock,
+    ) -> None:
+        self.name = name
+        self.owner = loop.own(name)
+        self._loop = loop
+        self._network = network
+        self._buckets = buckets
+        self._clock = clock
+        kv: KVStore = SimKV(database, network)
+        if chance.happens(0.3):
+            kv = SharedReads(kv)
+        workers = InlineWorkers()
+        wired = wire(
+            Surroundings(
+                kv=kv,
+                open_store=self._open_store,
+                external=ExternalAddresses(import_prefixes=(), namespaces=lambda: ()),
+                canonical_namespace=normalise_namespace,
+                cache=RangeCache(None, workers=workers),
+                workers=workers,
+                processes=workers,
+                clock=SimClock(loop, skew_seconds=chance.between(-3600, 3600)),
+                ids=SeededIds(chance.number()),
+                temp=Path(),
+                staging_wait_seconds=chance.pick([0.0, 0.0, 0.005]),
+                cut_rule=_CUT_RULE,
+            )
+        )
+        self.engine = wired.engine
+        self.cleaner = wired.cleaner
+        self.kv = kv
+
+    @property
+    def alive(self) -> bool:
+        return self.owner.alive
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run something in this process. If it fails, so does the run."""
+        context = copy_context()
+        context.run(OWNER.set, self.owner)
+        task = self._loop.create_task(work, context=context)
+        task.add_done_callback(self._ended)
+        return task
+
+    def kill(self) -> None:
+        self._loop.kill(self.owner)
+
+    def pause(self, seconds: float) -> None:
+        self._loop.pause(self.owner, seconds)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._loop.fail(error)
+
+    async def _open_store(self, namespace: str) -> ObjectStore:
+        bucket = self._buckets.setdefault(namespace, MemoryBucket())
+        return SimObjects(MemoryObjects(clock=self._clock, bucket=bucket), self._network)

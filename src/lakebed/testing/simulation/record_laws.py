@@ -1,0 +1,75 @@
+"""What must hold between a branch's record and the one that replaces it, whoever did it and why. Pure."""
+
+from collections.abc import Callable
+
+from lakebed.env.clock import Instant, after
+from lakebed.limits import GRACE_SECONDS, PENDING_MAX
+from lakebed.model.branch import Branch, BranchRecord, DeletedBranch
+from lakebed.model.ids import StagingToken
+from lakebed.model.layers import TokenLayer
+from lakebed.testing.simulation.truth import live_tokens, retired_tokens
+
+
+class LawBrokenError(AssertionError):
+    """The engine did what it must never do."""
+
+
+def check_successor(
+    old: BranchRecord | None, new: BranchRecord, *, now: Instant, noted: Callable[[StagingToken], bool]
+) -> None:
+    """Raise `LawBrokenError` if `new` may not follow `old`. `noted` says whether the cleaner has a note of a token."""
+    if isinstance(new, Branch):
+        _require(len(new.pending) <= PENDING_MAX, f"{len(new.pending)} pending operations")
+        tokens = live_tokens(new)
+        _require(len(set(tokens)) == len(tokens), "a token is a layer twice")
+        _require(not set(tokens) & set(retired_tokens(new)), "a token is both a layer and retired")
+    if old is None:
+        return
+    _require(new.updated_at > old.updated_at, f"updated_at went from {old.updated_at} to {new.updated_at}")
+    _require(new.next_seq >= old.next_seq, f"next_seq went from {old.next_seq} to {new.next_seq}")
+    _require(new.last_token >= old.last_token, "last_token went back")
+    _require(new.min_era >= old.min_era, "min_era went back")
+    _check_tokens(old, new, now, noted)
+    if isinstance(old, Branch) and isinstance(new, Branch):
+        _require(old.incarnation == new.incarnation, "a live branch was replaced by a namesake")
+        _check_layers(old, new)
+    if isinstance(new, DeletedBranch):
+        _require(not isinstance(old, DeletedBranch) or new.next_seq == old.next_seq, "a tombstone counted on")
+
+
+def _check_tokens(
+    old: BranchRecord, new: BranchRecord, now: Instant, noted: Callable[[StagingToken], bool]
+) -> None:
+    """A token leaves the layers only through `retired`, and `retired` only for the cleaner's notes."""
+    live = set(live_tokens(new)) if isinstance(new, Branch) else set()
+    known = live | set(retired_tokens(new))
+    if isinstance(old, Branch):
+        for token in live_tokens(old):
+            _require(token in known, f"token {token} left its branch without being retired")
+    for retired in old.retired:
+        if isinstance(retired.layer, TokenLayer) and retired.layer.token not in known:
+            done = after(retired.at, GRACE_SECONDS) < now
+            _require(
+                done or noted(retired.layer.token), f"token {retired.layer.token} was forgotten too early"
+            )
+
+
+def _check_layers(old: Branch, new: Branch) -> None:
+    """Layers keep their order and their numbers, and new ones come on top."""
+    before, now = live_tokens(old), live_tokens(new)
+    kept = [token for token in now if token in before]
+    _require(kept == [token for token in before if token in now], "layers changed places")
+    _require(now[len(now) - len(kept) :] == kept, "a layer was put below others")
+    seqs = _seqs(old)
+    for token, seq in _seqs(new).items():
+        _require(seqs.get(token, seq) == seq, f"layer {token} was numbered again")
+        _require(token in seqs or seq >= old.next_seq, f"layer {token} got a number that was used before")
+
+
+def _seqs(branch: Branch) -> dict[StagingToken, int]:
+    return {layer.token: layer.seq for layer in branch.sealed if isinstance(layer, TokenLayer)}
+
+
+def _require(held: bool, message: str) -> None:
+    if not held:
+        raise LawBrokenError(message)

@@ -1,0 +1,129 @@
+"""What must hold when everybody has gone home: everything still works, and nothing is left lying about."""
+
+from functools import partial
+
+from lakebed.errors import ErrorKind
+from lakebed.limits import GRACE_SECONDS
+from lakebed.model.branch import Branch
+from lakebed.model.ids import BranchName, Path
+from lakebed.model.stash import StashState
+from lakebed.refs.keys import CLEANUP_PARTITION, REPOSITORIES_PARTITION
+from lakebed.testing.simulation.clients import PATHS, Lake
+from lakebed.testing.simulation.history import Outcome
+from lakebed.testing.simulation.process import SimProcess
+from lakebed.testing.simulation.record_laws import LawBrokenError
+from lakebed.testing.simulation.truth import live_tokens
+from lakebed.testing.simulation.world import World
+from lakebed.versioning.commit import CommitRequest
+
+
+async def check_rest(world: World, lake: Lake, process: SimProcess) -> None:
+    """Read, pop, commit and clean everything; raise `LawBrokenError` for what is not as it should be."""
+    live = [b for b in lake.branches if isinstance(world.truth.branch(lake.partition, b), Branch)]
+    for branch in live:
+        await _check_reads(world, lake, process, branch)
+    await _check_stashes(world, lake, process)
+    for branch in live:
+        await _check_commit(world, lake, process, branch)
+        await _check_reads(world, lake, process, branch)
+    for _ in range(2):
+        await world.sleep(2 * GRACE_SECONDS)
+        await process.engine.stashes.sweep(lake.repo)
+        await process.cleaner.clean_once()
+    check_no_leaks(world)
+    if world.loop.complaints:
+        raise LawBrokenError(f"nobody looked at {world.loop.complaints}")
+
+
+async def _check_reads(world: World, lake: Lake, process: SimProcess, branch: str) -> None:
+    """Listings, folded or not, in pages of any size, and point reads all show the same."""
+    shown = world.truth.timeline(lake.partition, branch).last.view
+    assert shown is not None
+    source = await process.engine.source(lake.repo, branch)
+    for path in PATHS:
+        found = await process.engine.view.find(lake.repo, source, Path(path))
+        if (found.checksum if found is not None else None) != shown.get(path):
+            raise LawBrokenError(f"{branch} {path} reads as {found}, and is {shown.get(path)}")
+    for amount in (1, 3, 1000):
+        listed: list[tuple[str, str]] = []
+        after = ""
+        while True:
+            page = await process.engine.view.list(lake.repo, source, after=after, amount=amount)
+            listed += zip(
+                page.rows.column("key").to_pylist(), page.rows.column("checksum").to_pylist(), strict=True
+            )
+            if not page.has_more:
+                break
+            after = page.last
+        if listed != sorted(shown.items()):
+            raise LawBrokenError(f"{branch} lists {listed} in pages of {amount}, and is {shown}")
+    page = await process.engine.view.list(lake.repo, source, delimiter="/", amount=1000)
+    folders = sorted({path.split("/", 1)[0] + "/" for path in shown if "/" in path})
+    plain = sorted(path for path in shown if "/" not in path)
+    if (page.rows.column("key").to_pylist(), list(page.prefixes)) != (plain, folders):
+        raise LawBrokenError(f"{branch} folds to {page}, and is {shown}")
+
+
+async def _check_stashes(world: World, lake: Lake, process: SimProcess) -> None:
+    """Every stash that counts and was not popped is still there, and can be popped."""
+    listing = await world.ask(
+        process, "list_stashes", partial(process.engine.stashes.list, lake.repo), repo=lake.partition
+    )
+    if listing.outcome is not Outcome.DONE:
+        raise LawBrokenError(f"{listing} in fair weather")
+    listed = {stash.id for stash in listing.result}
+    for stash in sorted(world.laws.stashes.standing):
+        if stash in world.laws.stashes.popped:
+            continue
+        if stash not in listed:
+            raise LawBrokenError(f"stash {stash} was never popped, and is gone")
+        op = await world.ask(
+            process,
+            "pop",
+            partial(process.engine.stashes.pop, lake.repo, stash, into=BranchName("main")),
+            repo=lake.partition,
+            branch="main",
+            stash=stash,
+        )
+        if op.outcome is not Outcome.DONE:
+            raise LawBrokenError(f"{op} in fair weather")
+
+
+async def _check_commit(world: World, lake: Lake, process: SimProcess, branch: str) -> None:
+    op = await world.ask(
+        process,
+        "commit",
+        partial(
+            process.engine.committer.commit,
+            lake.repo,
+            BranchName(branch),
+            CommitRequest(committer="last", message="the last commit"),
+        ),
+        repo=lake.partition,
+        branch=branch,
+    )
+    if op.outcome is not Outcome.DONE and op.kind_of_error is not ErrorKind.NO_CHANGES:
+        raise LawBrokenError(f"{op} in fair weather")
+
+
+def check_no_leaks(world: World) -> None:
+    """Raise `LawBrokenError` if the database holds anything that nobody can reach."""
+    reachable = {REPOSITORIES_PARTITION}
+    for repo in world.truth.live_repositories():
+        reachable.add(repo.partition)
+        for record in world.truth.branches(repo.partition):
+            if isinstance(record, Branch):
+                reachable.update(live_tokens(record))
+            if record.retired:
+                raise LawBrokenError(f"{record.name} still has retired layers: {record.retired}")
+        reachable.update(
+            stash.layer.token
+            for stash in world.truth.stashes(repo.partition)
+            if stash.state is StashState.STANDING
+        )
+    for partition, rows in sorted(world.truth.partitions.items()):
+        if partition not in reachable:
+            what = (
+                "clean-up entries that are never done" if partition == CLEANUP_PARTITION else "rows of nobody"
+            )
+            raise LawBrokenError(f"{what}: {partition}: {sorted(rows)}")

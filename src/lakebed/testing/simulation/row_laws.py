@@ -1,0 +1,86 @@
+"""What holds of rows in a branch's staging token: each is somebody's, applied once, on its condition."""
+
+from collections.abc import Sequence
+
+from lakebed.format.rows import ROW_PREFIX
+from lakebed.kv.port import Row
+from lakebed.model.branch import Branch
+from lakebed.model.ids import Nonce
+from lakebed.staging.conditions import IfAbsent, IfChecksum
+from lakebed.testing.simulation.history import Op
+from lakebed.testing.simulation.ledger import Ledger, difference
+from lakebed.testing.simulation.record_laws import LawBrokenError
+from lakebed.testing.simulation.truth import Moment, put
+
+UNDO_KINDS = frozenset({"reset_path", "reset_prefix"})
+
+
+class RowLaws:
+    """Judges batches of staged rows."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._truth = ledger.truth
+        self._nonces: set[Nonce] = set()
+        """The batches of writes that were applied."""
+        self.tombstones: dict[tuple[str, str, str], list[int]] = {}
+        """When a path (partition, branch, path) was deleted."""
+
+    def check(self, place: tuple[str, str], token: str, rows: Sequence[Row]) -> None:
+        """Rows were written to the staging token of the branch at `place` (repository's partition, name)."""
+        op, timeline = self._ledger.op, self._truth.timeline(*place)
+        record = self._truth.branch(*place)
+        assert isinstance(record, Branch)
+        undoing = op if op is not None and op.kind in UNDO_KINDS else None
+        view = dict(timeline.last.view or {})
+        for row in rows:
+            self._truth.write(token, row.key, row.value)
+            if row.key.startswith(ROW_PREFIX):
+                path = row.key[len(ROW_PREFIX) :].decode()
+                checksum = self._truth.row(row.key, row.value)[0]
+                if undoing is not None:
+                    self._check_undone(undoing, place[0], record, path, checksum)
+                else:
+                    self._check_written(place, view.get(path), path, checksum)
+                put(view, path, checksum)
+        if undoing is not None:
+            self._ledger.effect(undoing, "undone", token)
+        else:
+            self._check_batch(rows)
+        shown = self._truth.view(place[0], record)
+        if shown != view:
+            raise LawBrokenError(f"rows changed {difference(view, shown)} which they did not name")
+        timeline.add(Moment(self._ledger.history.step, record.commit_id, shown))
+
+    def _check_batch(self, rows: Sequence[Row]) -> None:
+        for nonce in {
+            self._truth.row(row.key, row.value)[1] for row in rows if row.key.startswith(ROW_PREFIX)
+        }:
+            if nonce in self._nonces:
+                raise LawBrokenError(f"a batch of writes was applied twice: {self._ledger.op}")
+            self._nonces.add(nonce)
+
+    def _check_written(
+        self, place: tuple[str, str], current: str | None, path: str, checksum: str | None
+    ) -> None:
+        """A staged write became visible: it must be somebody's, for the first time, and its condition must hold."""
+        if checksum is None:
+            self.tombstones.setdefault((*place, path), []).append(self._ledger.history.step)
+            return
+        op = self._ledger.history.by_checksum[checksum]
+        if (op.repo, op.branch, op.args["path"]) != (*place, path):
+            raise LawBrokenError(f"{op} was written to {place[1]} {path}")
+        match op.args.get("condition"):
+            case IfAbsent() if current is not None:
+                raise LawBrokenError(f"{op} replaced {self._ledger.history.by_checksum[current]}")
+            case IfChecksum(checksum=expected) if current != expected:
+                raise LawBrokenError(f"{op} replaced {current}")
+        self._ledger.meet("written")
+        self._ledger.effect(op, "written", path)
+
+    def _check_undone(self, op: Op, partition: str, record: Branch, path: str, checksum: str | None) -> None:
+        committed = self._truth.content(partition, record.commit_id).get(path)
+        if checksum != committed:
+            raise LawBrokenError(f"{op} set {path} to {checksum}, committed is {committed}")
+        if not path.startswith(op.args["prefix"]):
+            raise LawBrokenError(f"{op} touched {path}")

@@ -1,0 +1,118 @@
+"""What holds of stashes: the changes are on a branch or in the stash, never in both or neither."""
+
+from collections.abc import Sequence
+
+from lakebed.format.records import decode_stash
+from lakebed.kv.port import Row
+from lakebed.model.branch import Branch
+from lakebed.model.ids import Nonce, StagingToken
+from lakebed.model.stash import Stash, StashState
+from lakebed.testing.simulation.head_laws import dropped_tokens
+from lakebed.testing.simulation.ledger import Ledger, difference
+from lakebed.testing.simulation.record_laws import LawBrokenError
+from lakebed.testing.simulation.truth import Changes, View, laid_over
+
+_KEPT = frozenset({StashState.STANDING, StashState.POPPING})
+_HELPERS = frozenset({"pop", "sweep", "list_stashes"})
+
+
+class StashLaws:
+    """Follows every stash from its making to its end."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._truth = ledger.truth
+        self.stashed: dict[Nonce, tuple[StagingToken, Changes]] = {}
+        """What each stash that counts has put aside."""
+        self.standing: set[Nonce] = set()
+        """Stashes that no longer depend on their branch."""
+        self.claimed: set[Nonce] = set()
+        """Stashes that somebody has begun to pop."""
+        self.popped: set[Nonce] = set()
+        """Stashes that were laid over a branch."""
+
+    def of_token(self, token: StagingToken) -> Nonce | None:
+        """Return the stash that counts and has this token."""
+        return next((stash for stash, (own, _) in self.stashed.items() if own == token), None)
+
+    def check_named(self, partition: str, old: Branch, new: Branch, named: set[Nonce]) -> None:
+        """A branch names a stash: from here it counts, and must hold what left the branch."""
+        op = self._ledger.op
+        if op is None or op.kind != "stash" or len(named) != 1:
+            raise LawBrokenError(f"stashes {named} were named by {op}")
+        (nonce,) = named
+        stash = next((s for s in self._truth.stashes(partition) if s.id == nonce), None)
+        if stash is None:
+            raise LawBrokenError(f"{op}: the branch names a stash that has no record")
+        base = self._truth.content(partition, old.commit_id)
+        changes = self._truth.layer(stash.layer.token)
+        saved = laid_over(base, [changes])
+        shown = laid_over(base, [self._truth.layer(t) for t in reversed(dropped_tokens(old, new))])
+        if saved != shown:
+            raise LawBrokenError(f"{op}: the stash is not what was shown: {difference(shown, saved)}")
+        self.stashed[nonce] = (stash.layer.token, changes)
+        self._ledger.meet("stashed")
+        self._ledger.effect(op, "stashed", nonce)
+
+    def check_popped(self, branch: Branch, before: View, now: View, stash: Nonce) -> None:
+        """A stash became a layer of a branch."""
+        op = self._ledger.op
+        token, changes = self.stashed[stash]
+        if op is None or op.kind not in _HELPERS:
+            raise LawBrokenError(f"stash {stash} was popped by {op}")
+        if stash in self.popped:
+            raise LawBrokenError(f"{op}: stash {stash} was popped before")
+        if self._truth.layer(token) != changes:
+            raise LawBrokenError(f"{op}: the rows of stash {stash} have changed")
+        if now != laid_over(before, [changes]):
+            raise LawBrokenError(
+                f"{op} changed {difference(laid_over(before, [changes]), now)} beside the stash"
+            )
+        self.popped.add(stash)
+        self._ledger.meet("popped")
+        if op.kind == "pop" and op.branch == branch.name:  # Otherwise it has helped somebody else.
+            self._ledger.effect(op, "popped", stash)
+
+    def record_swapped(self, before: bytes | None, value: bytes) -> None:
+        stash = decode_stash(value)
+        if before is not None and stash.id in self.stashed:
+            if decode_stash(before).layer.token != stash.layer.token:
+                raise LawBrokenError(f"stash {stash.id} that counts was given another token")
+            if stash.state is StashState.DROPPED:
+                raise LawBrokenError(f"stash {stash.id} that counts was dropped")
+        if stash.state is StashState.STANDING:
+            self.standing.add(stash.id)
+        if stash.state in {StashState.POPPING, StashState.POPPED}:
+            self.claimed.add(stash.id)
+
+    def rows_set(self, token: str, rows: Sequence[Row]) -> None:
+        """Rows were written to a token that no branch writes to: only the maker of a stash may do so."""
+        writable = any(
+            stash.layer.token == token
+            and stash.state is StashState.TENTATIVE
+            and stash.id not in self.stashed
+            for partition in self._truth.repository_partitions()
+            for stash in self._truth.stashes(partition)
+        )
+        if not writable:
+            raise LawBrokenError(f"rows were written to {token}, where nobody may: {self._ledger.op}")
+        for row in rows:
+            self._truth.write(token, row.key, row.value)
+
+    def check_deletable(self, partition: str, stash: Stash) -> None:
+        """A record is about to go."""
+        if self._is_kept(partition, stash):
+            raise LawBrokenError(f"the record of stash {stash.id} was deleted, and it counts")
+
+    def check_droppable(self, partition: str, token: str) -> None:
+        """A token's rows are about to go."""
+        for stash in self._truth.stashes(partition):
+            if stash.layer.token == token and self._is_kept(partition, stash):
+                raise LawBrokenError(
+                    f"rows of {token} were dropped, kept by stash {stash.id}: {self._ledger.op}"
+                )
+
+    def _is_kept(self, partition: str, stash: Stash) -> bool:
+        records = self._truth.branches(partition)
+        named = any(stash.id in record.stashes for record in records if isinstance(record, Branch))
+        return stash.state in _KEPT or (named and stash.state is not StashState.POPPED)

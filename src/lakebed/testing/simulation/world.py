@@ -1,0 +1,100 @@
+"""`World`: one seed, one database, some processes, and everything that is watched."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from lakebed.model.ids import BranchName, RepoName
+from lakebed.model.repository import Repository
+from lakebed.objects.drivers.memory import MemoryBucket
+from lakebed.testing.simulation.answers import Answers
+from lakebed.testing.simulation.chance import Chance
+from lakebed.testing.simulation.clock import SimClock
+from lakebed.testing.simulation.database import Database
+from lakebed.testing.simulation.history import History, Op
+from lakebed.testing.simulation.laws import Laws
+from lakebed.testing.simulation.ledger import Ledger
+from lakebed.testing.simulation.loop import SimLoop
+from lakebed.testing.simulation.network import Network
+from lakebed.testing.simulation.process import SimProcess
+from lakebed.testing.simulation.trace import Trace
+from lakebed.testing.simulation.truth import Truth
+
+
+class World:
+    """Everything of one run."""
+
+    def __init__(self, seed: str, *, fences: bool = True, keep_trace: bool = False) -> None:
+        self.chance = Chance(seed)
+        self.loop = SimLoop(self.chance.fork("loop"))
+        self.trace = Trace(self.loop.time, keep=keep_trace)
+        self.met: Counter[str] = Counter()
+        """How often something worth meeting was met: what tells a test that it reached the interesting part."""
+        self.clock = SimClock(self.loop)
+        self.network = Network(self.loop, self.chance.fork("network"), self.trace, self.met)
+        self.database = Database(self.clock, fences=fences)
+        self.buckets: dict[str, MemoryBucket] = {}
+        self.history = History()
+        self.truth = Truth(self.buckets)
+        self.laws = Laws(Ledger(self.truth, self.history, self.network, self.clock, self.met))
+        self.answers = Answers(self.truth, self.laws)
+        self.database.watch(self.laws)
+        self.processes: list[SimProcess] = []
+        self._started = 0
+
+    def start_process(self) -> SimProcess:
+        """Return a new process."""
+        self._started += 1
+        process = SimProcess(
+            f"p{self._started}",
+            loop=self.loop,
+            chance=self.chance.fork(f"process {self._started}"),
+            network=self.network,
+            database=self.database,
+            buckets=self.buckets,
+            clock=self.clock,
+        )
+        self.processes.append(process)
+        return process
+
+    async def ask(
+        self,
+        process: SimProcess,
+        kind: str,
+        call: Callable[[], Awaitable[Any]],
+        *,
+        repo: str,
+        branch: str = "",
+        give_up_after: float | None = None,
+        **args: Any,
+    ) -> Op:
+        """Make one call as a client of `process`, and judge the answer."""
+        op = self.history.begin(kind, process=process.name, repo=repo, branch=branch, **args)
+        return await self.finish(op, call, give_up_after=give_up_after)
+
+    async def finish(
+        self, op: Op, call: Callable[[], Awaitable[Any]], *, give_up_after: float | None = None
+    ) -> Op:
+        """Make the call of an op that was taken down before, and judge the answer."""
+        await self.history.run(op, call, give_up_after=give_up_after)
+        self.trace.note(str(op))
+        self.met[f"{op.kind} {op.outcome}"] += 1
+        if op.error is not None:
+            self.met[f"{op.kind} {op.error.kind}"] += 1
+        self.answers.check(op)
+        return op
+
+    async def create_repository(self, process: SimProcess, name: str) -> Repository:
+        """Return a new repository `name` with an empty branch `main`."""
+        return await process.engine.repositories.create(
+            RepoName(name), f"mem://{name}", default_branch=BranchName("main")
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def close(self) -> None:
+        """Let nothing of the run stay behind."""
+        self.network.closed = True
+        self.loop.abandon()
