@@ -1,7 +1,9 @@
 """Listings of a tree under several layers show what a dict would, whatever the pages, windows and deletions."""
 
 import asyncio
+from bisect import bisect_left
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from lakebed.model.ids import BranchName
 from lakebed.staging.record import seal
 from lakebed.testing.lake import Lake, open_lake
 from lakebed.versioning import first_keys
+from lakebed.versioning.paging import BlockKeys
 
 RULE = CutRule(entries_expected=3, entries_max=6)
 NAMES = ("a", "b", "é")
@@ -44,6 +47,17 @@ def test_a_listing_under_layers_shows_what_a_dict_would(
         there |= {path for path, stays in layer.items() if stays}
         there -= {path for path, stays in layer.items() if not stays}
     assert listed == _folded(there, prefix, delimiter)
+
+
+@given(
+    keys=st.sets(paths, min_size=1), key=paths, low=st.integers(0, 5), guess=st.none() | st.integers(-2, 30)
+)
+def test_a_guess_only_makes_a_search_faster(keys: set[str], key: str, low: int, guess: int | None) -> None:
+    ordered = sorted(keys, key=str.encode)
+    low = min(low, len(ordered))
+    found = BlockKeys(pa.table({"key": ordered})).position(key.encode(), low=low, guess=guess)
+
+    assert found == bisect_left([each.encode() for each in ordered], key.encode(), low)
 
 
 async def _listed(
