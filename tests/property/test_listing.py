@@ -50,7 +50,7 @@ def test_a_listing_under_layers_shows_what_a_dict_would(
 
 
 @given(
-    keys=st.sets(paths, min_size=1), key=paths, low=st.integers(0, 5), guess=st.none() | st.integers(-2, 30)
+    keys=st.sets(paths, min_size=6), key=paths, low=st.integers(0, 3), guess=st.none() | st.integers(-1, 13)
 )
 def test_a_guess_only_makes_a_search_faster(keys: set[str], key: str, low: int, guess: int | None) -> None:
     ordered = sorted(keys, key=str.encode)
