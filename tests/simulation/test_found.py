@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from lakebed.env.clock import Instant, SystemClock, after
 from lakebed.errors import ErrorKind, UnavailableError
+from lakebed.format.records import encode_commit
 from lakebed.kv.drivers.memory import MemoryKV
+from lakebed.kv.port import Expect
 from lakebed.kv.wrappers.faults import AppliedLate, FaultyKV, Operation, Refused, Script, no_faults
 from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED
 from lakebed.model.entries import Entry
-from lakebed.model.ids import BranchName, CommitId, Path
+from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, Nonce, Path
+from lakebed.refs.keys import commit_key
 from lakebed.staging.conditions import IfAbsent
 from lakebed.testing.lake import COMMIT, open_lake
 
@@ -24,8 +28,8 @@ def entry(path: str, content: str) -> Entry:
 class Interrupted(MemoryKV):
     """Does something just before the n-th swap of a branch's record, which is then lost if `lose` says so."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, fences: bool = True) -> None:
+        super().__init__(fences=fences)
         self._countdown = 0
         self._lose = False
 
@@ -98,10 +102,9 @@ async def test_a_commit_that_starts_over_may_come_to_the_same_commit_again() -> 
         branch = BranchName("main")
 
         async def forget_pending() -> None:
-            def forget(record, _now):
-                return type(record)(**{f: getattr(record, f) for f in record.__slots__} | {"pending": {}})
-
-            await lake.engine.parts.branches.update(lake.repo, branch, forget, landed=lambda b: not b.pending)
+            await lake.engine.parts.branches.update(
+                lake.repo, branch, lambda b, _now: replace(b, pending={}), landed=lambda b: not b.pending
+            )
 
         # Taken for dead, it has to begin again; the tree, the parent and the second are the same.
         kv.before_swap(2, forget_pending)
@@ -236,3 +239,32 @@ async def test_popping_again_does_not_bring_the_changes_back() -> None:
         await lake.engine.stashes.pop(lake.repo, stash.id)
 
         assert (await lake.show("main"))["a"] == "2"
+
+
+async def test_a_branch_that_others_finished_and_deleted_is_not_said_to_have_been_refused() -> None:
+    kv = Interrupted(fences=False)
+    async with open_lake(kv) as lake:
+        branches, commits, dev = lake.engine.parts.branches, lake.engine.parts.commits, BranchName("dev")
+        main = (await branches.get(lake.repo, BranchName("main"))).value
+        commit = await commits.create(
+            lake.repo,
+            committer="",
+            message="",
+            tree=EMPTY_TREE,
+            date=0,
+            metadata={},
+            parents=[main.commit_id],
+            nonce=Nonce("n"),
+        )
+
+        async def finish_delete_condemn() -> None:
+            await branches.get(lake.repo, dev)
+            await branches.delete(lake.repo, dev)
+            condemned = encode_commit(replace(commit, condemned_by="collector"))
+            await kv.swap(lake.repo.partition, commit_key(commit.id), condemned, expected=Expect.ANY)
+
+        kv.before_swap(2, finish_delete_condemn)
+        with pytest.raises(UnavailableError) as caught:
+            await branches.create(lake.repo, dev, commit.id)
+
+        assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN

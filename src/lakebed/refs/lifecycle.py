@@ -179,15 +179,23 @@ class RefLifecycle(Generic[L, D]):
         if not ref.tentative:
             return written
         creation.unsure = expected  # From here on somebody else may finish it, whatever happens to us.
-        finished = await self.finish(repo, name, written)
-        if finished is None:
-            creation.unsure = None  # It is gone for good; if the commit is, too, that is why.
+        finished, unseen = await self._finish(repo, name, written)
+        if finished is not None:
+            return finished
+        if unseen:
+            creation.unsure = None
             await anchor(self._kv, repo, ref.commit_id)
-            raise self._unknown(name)
-        return finished
+        # Gone, and not by us: somebody may have made it visible and somebody else deleted it.
+        raise self._unknown(name)
 
     async def finish(self, repo: Repository, name: str, tentative: Versioned[L]) -> Versioned[L] | None:
         """Make a tentative ref visible, or bury it if its commit is condemned; None if it is no more."""
+        return (await self._finish(repo, name, tentative))[0]
+
+    async def _finish(
+        self, repo: Repository, name: str, tentative: Versioned[L]
+    ) -> tuple[Versioned[L] | None, bool]:
+        """As `finish`; also, whether it was buried here, and so never seen by anyone."""
         for attempt in range(SWAP_ATTEMPTS_MAX):
             ref = tentative.value
             now = await self._kv.now()
@@ -215,14 +223,14 @@ class RefLifecycle(Generic[L, D]):
                 if not is_unknown(error):
                     raise
             else:
-                return Versioned(visible, version) if visible is not None else None
+                return (None, True) if visible is None else (Versioned(visible, version), False)
             item = await self._kv.get(repo.partition, self._kind.key(name))
             live = self._kind.decode(item.value)[0] if item is not None else None
             if item is None or live is None or live.created_by != ref.created_by:
-                return None
+                return None, False
             tentative = Versioned(live, item.version)
             if not live.tentative:
-                return tentative
+                return tentative, False
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise self._too_many(name)
 
