@@ -4,6 +4,7 @@ It opens the engine when the server starts it and closes it when the server stop
 that everything acknowledged is on disk and nothing in flight is lost.
 """
 
+import asyncio
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 
@@ -21,6 +22,7 @@ from lakebed.server.config import Config
 from lakebed.server.data_folder import Layout
 from lakebed.server.installation import open_engine
 from lakebed.server.installation_key import installation_key
+from lakebed.server.maintenance import Maintenance
 
 _OPEN_PATHS = {"/_health": b"alive!"}
 
@@ -62,13 +64,15 @@ class WorkerApp:
             ids=ids,
         )
         services = Services(
-            sessions=wired.sessions,
+            sessions=wired.sessions.with_auth(auth),
             auth=auth,
             storage=_storage_info(config),
             clock=clock,
             ids=ids,
             version=version("lakebed"),
         )
+        maintenance = asyncio.create_task(Maintenance(wired, clock=clock, ids=ids).run())
+        self._stack.callback(maintenance.cancel)
         self._rest = RestApp(OPERATIONS, services)
 
     async def stop(self) -> None:

@@ -24,7 +24,7 @@ from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.namespaces import normalise_namespace
-from lakebed.server.wiring import Surroundings, wire
+from lakebed.server.wiring import Surroundings, Wired, wire
 from lakebed.versioning.commit import CommitRequest
 
 COMMIT = CommitRequest(committer="tester", message="a commit")
@@ -72,7 +72,22 @@ async def open_lake(
     cut_rule: CutRule = DEFAULT_RULE,
 ) -> AsyncIterator[Lake]:
     """Yield an engine on `kv` (in memory unless given) with an empty repository."""
-    store_kv = kv or MemoryKV()
+    async with open_wired(kv, clock=clock, ids=ids, cut_rule=cut_rule) as (wired, used):
+        repo = await wired.catalog.repositories.create("lake", "mem://lake")
+        yield Lake(used, wired.engine, wired.catalog, wired.cleaner, repo)
+
+
+@asynccontextmanager
+async def open_wired(
+    kv: KVStore | None = None,
+    *,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    cut_rule: CutRule = DEFAULT_RULE,
+) -> AsyncIterator[tuple[Wired, KVStore]]:
+    """Yield an engine without a repository, and the KV it is on."""
+    clock = clock or SystemClock()
+    store_kv = kv or MemoryKV(clock=clock)
     namespaces: dict[str, ObjectStore] = {}
 
     async def open_store(namespace: str) -> ObjectStore:
@@ -89,12 +104,11 @@ async def open_lake(
                 cache=RangeCache(None, workers=workers),
                 workers=workers,
                 processes=workers,
-                clock=clock or SystemClock(),
+                clock=clock,
                 ids=ids or SystemIds(),
                 temp=Path(temp),
                 cut_rule=cut_rule,
             )
         )
-        repo = await wired.catalog.repositories.create("lake", "mem://lake")
-        yield Lake(store_kv, wired.engine, wired.catalog, wired.cleaner, repo)
+        yield wired, store_kv
         await wired.engine.parts.staging.drain()

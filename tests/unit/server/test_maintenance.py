@@ -1,0 +1,51 @@
+"""Maintenance: space comes back without anyone asking."""
+
+import asyncio
+from dataclasses import dataclass
+
+from lakebed.env.clock import Instant, after
+from lakebed.env.ids import SeededIds
+from lakebed.limits import GRACE_SECONDS, TASK_LIFETIME_SECONDS
+from lakebed.server.maintenance import Maintenance
+from lakebed.testing.lake import open_wired
+
+
+@dataclass
+class StoppedClock:
+    at: Instant = Instant(1_800_000_000_000_000)
+
+    def now(self) -> Instant:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at / 1e6
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.Event().wait()  # It stands still.
+
+
+async def test_a_round_frees_retired_layers_and_old_tasks_and_popped_stashes() -> None:
+    clock = StoppedClock()
+    async with open_wired(clock=clock) as (wired, kv):
+        catalog = wired.catalog
+        await catalog.repositories.create("lake", "mem://lake")
+        await catalog.objects.upload("lake", "main", "a", b"1")
+        token = (await catalog.branches.get("lake", "main")).staging_token
+        assert token is not None
+        stash = await catalog.stashes.create("lake", "main")
+        await catalog.stashes.pop("lake", stash.id)
+        task = await catalog.dumps.start_dump("lake")
+        await wired.sessions.tasks.drain()
+
+        maintenance = Maintenance(wired, clock=clock, ids=SeededIds(1))
+        await maintenance.once()
+        assert await kv.get(token, b"open") is not None, "a grace is a grace"
+
+        clock.at = after(clock.at, max(GRACE_SECONDS, TASK_LIFETIME_SECONDS) + 1)
+        for _ in range(2):
+            await maintenance.once()
+        repo = await wired.engine.repo("lake")
+        left = [key async for page in kv.scan(repo.partition) for key in page.keys]
+        assert not [key for key in left if key.startswith((b"tasks/", b"stashes/"))]
+        assert await kv.get(token, b"open") is None
+        assert task.kind == "dump"
