@@ -88,6 +88,13 @@ GRACE_SECONDS = 15 * 60.0
 # Zero-copy copies are remembered for the collector this long.
 COPY_LIFETIME_SECONDS = 24 * 3600.0
 
+# An address that was given out to be written and linked later is kept for the client this long.
+LINK_LIFETIME_SECONDS = 24 * 3600.0
+# A URL that lets anyone read or write one object: long enough to begin a transfer.
+PRESIGN_SECONDS = 15 * 60
+# Entries that one request stages: they are held in memory, and a JSON body ends at about as many anyway.
+STAGE_ENTRIES_MAX = 10_000
+
 # A slice of data/ is closed after an hour or this many objects, so that listings can be split and skipped.
 SLICE_SECONDS = 3600
 SLICE_OBJECTS = 50_000
@@ -182,6 +189,21 @@ LOGIN_SECONDS = 7 * 24 * 3600
 # Changes of users, keys and policies that are remembered by nonce: more than can pass while one of them waits
 # to learn its outcome.
 AUTH_CHANGES_REMEMBERED = 64
+
+# A client gives up on a server that says nothing for this long; what changes HEAD of a large branch takes longer.
+CLIENT_TIMEOUT_SECONDS = 60.0
+CLIENT_HEAD_TIMEOUT_SECONDS = 900.0
+CLIENT_CONNECT_SECONDS = 10.0
+# Tries of a request that is safe to repeat, and the wait after the first (it doubles): three seconds in all.
+CLIENT_ATTEMPTS_MAX = 5
+CLIENT_BACKOFF_SECONDS = 0.2
+# A server may ask a client to wait; a longer wait than this is for the caller to decide.
+CLIENT_RETRY_AFTER_SECONDS_MAX = 30.0
+# Files of one folder that are sent or fetched at a time: hides round trips, and spares the server.
+TRANSFERS_AT_ONCE = 8
+# How often a client asks how an import goes: soon at first, then this seldom.
+CLIENT_POLL_SECONDS = 0.1
+CLIENT_POLL_SECONDS_MAX = 2.0
 
 assert SEALED_LAYERS_SLOWDOWN < SEALED_LAYERS_MAX
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX

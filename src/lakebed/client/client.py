@@ -1,0 +1,60 @@
+"""`Client`: where everything begins; the rest is handles that it gives out."""
+
+from collections.abc import Iterator
+from typing import Self
+
+from lakebed.client.config import ClientConfig, load_config
+from lakebed.client.replies import RepositoryInfo, ServerInfo
+from lakebed.client.repo import Repo
+from lakebed.client.transport import Transport
+
+
+class Client:
+    """A connection to a server, as one user. Safe to share between threads."""
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        access_key_id: str | None = None,
+        secret_access_key: str | None = None,
+        *,
+        transport: Transport | None = None,
+    ) -> None:
+        """Connect to what the arguments, the environment or lakectl's file name; see `load_config`."""
+        self._transport = transport or Transport(load_config(endpoint, access_key_id, secret_access_key))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.config.endpoint!r})"
+
+    @property
+    def config(self) -> ClientConfig:
+        """What this client connects to."""
+        return self._transport.config
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def server(self) -> ServerInfo:
+        """Return what the server says about itself."""
+        return self._transport.get(ServerInfo, "config")
+
+    def is_alive(self) -> bool:
+        """Return whether a server answers at all; asks once and needs no key."""
+        return self._transport.is_alive()
+
+    def repositories(self, *, prefix: str = "", limit: int | None = None) -> Iterator[RepositoryInfo]:
+        """Yield the repositories that the user may see."""
+        return self._transport.pages(
+            RepositoryInfo, "repositories", query={"prefix": prefix or None}, limit=limit
+        )
+
+    def repo(self, name: str) -> Repo:
+        """Return a handle for a repository."""
+        return Repo(self._transport, name)

@@ -1,0 +1,125 @@
+"""What the server answers, as frozen values. Fields that it adds later are ignored."""
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Pagination(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether there is more, and from where to go on."""
+
+    has_more: bool
+    next_offset: str = ""
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One page of a listing."""
+
+    pagination: Pagination
+    results: list[T]
+
+
+class RepositoryInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A repository."""
+
+    id: str
+    storage_namespace: str
+    default_branch: str
+    creation_date: int
+    read_only: bool = False
+
+
+class RefInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A branch or a tag, and the commit it names."""
+
+    id: str
+    commit_id: str
+
+
+class CommitInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit."""
+
+    id: str
+    parents: list[str]
+    committer: str
+    message: str
+    creation_date: int
+    meta_range_id: str
+    metadata: dict[str, str] | None = None
+    generation: int = 0
+
+
+class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An object; or a common prefix, which has nothing but its path."""
+
+    path: str
+    path_type: str
+    physical_address: str = ""
+    checksum: str = ""
+    mtime: int = 0
+    size_bytes: int = 0
+    content_type: str = ""
+    metadata: dict[str, str] | None = None
+
+    @property
+    def is_prefix(self) -> bool:
+        return self.path_type == "common_prefix"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One difference between two refs: `added`, `removed`, `changed`, `conflict` or `prefix_changed`."""
+
+    type: str
+    path: str
+    path_type: str
+    size_bytes: int | None = None
+
+
+class MergeBase(msgspec.Struct, frozen=True, kw_only=True):
+    """Where two histories part."""
+
+    source_commit_id: str
+    destination_commit_id: str
+    base_commit_id: str
+
+
+class ImportFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an import failed."""
+
+    message: str = ""
+
+
+class ImportStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How an import goes."""
+
+    completed: bool
+    ingested_objects: int = 0
+    metarange_id: str = ""
+    commit: CommitInfo | None = None
+    error: ImportFailure | None = None
+
+
+class StorageConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server's storage can do."""
+
+    blockstore_type: str
+    default_namespace_prefix: str | None = None
+    blockstore_namespace_example: str = ""
+    pre_sign_support: bool = False
+    import_support: bool = False
+
+
+class VersionConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's version."""
+
+    version: str = ""
+    version_context: str = ""
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server says about itself."""
+
+    version_config: VersionConfig
+    storage_config: StorageConfig

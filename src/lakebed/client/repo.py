@@ -1,0 +1,76 @@
+"""`Repo`: a repository, and the handles of what is in it."""
+
+from collections.abc import Iterator
+
+from lakebed.client.branch import Branch
+from lakebed.client.ref import Ref
+from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo
+from lakebed.client.tag import Tag
+from lakebed.client.transport import Transport, decode
+
+
+class Repo:
+    """One repository. A handle costs nothing: no request is made before something is asked of it."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self.name = name
+        self._transport = transport
+
+    def __repr__(self) -> str:
+        return f"Repo({self.name!r})"
+
+    def info(self) -> RepositoryInfo:
+        """Return what is known of the repository."""
+        return self._transport.get(RepositoryInfo, *self._path())
+
+    def create(
+        self, storage_namespace: str, *, default_branch: str = "main", read_only: bool = False
+    ) -> RepositoryInfo:
+        """Create the repository over an empty namespace of the object store, as `s3://bucket/prefix`."""
+        body = {
+            "name": self.name,
+            "storage_namespace": storage_namespace,
+            "default_branch": default_branch,
+            "read_only": read_only,
+        }
+        return decode(self._transport.post("repositories", body=body), RepositoryInfo)
+
+    def delete(self, *, force: bool = False) -> None:
+        """Delete the repository; its objects stay in storage. `force` also takes a read-only one."""
+        self._transport.delete(*self._path(), query={"force": force or None})
+
+    def metadata(self) -> dict[str, str]:
+        """Return the repository's metadata."""
+        return self._transport.get(dict[str, str], *self._path("metadata"))
+
+    def ref(self, expression: str) -> Ref:
+        """Return a handle for reading at a branch, tag, commit or expression such as `main~2`."""
+        return Ref(self._transport, self.name, expression)
+
+    def branch(self, name: str) -> Branch:
+        """Return a handle for a branch."""
+        return Branch(self._transport, self.name, name)
+
+    def tag(self, name: str) -> Tag:
+        """Return a handle for a tag."""
+        return Tag(self._transport, self.name, name)
+
+    def commit(self, commit_id: str) -> CommitInfo:
+        """Return a commit by its id, or by any expression."""
+        return self.ref(commit_id).head()
+
+    def branches(
+        self, *, prefix: str = "", show_hidden: bool = False, limit: int | None = None
+    ) -> Iterator[RefInfo]:
+        """Yield the branches in the order of their names."""
+        query = {"prefix": prefix or None, "show_hidden": show_hidden or None}
+        return self._transport.pages(RefInfo, *self._path("branches"), query=query, limit=limit)
+
+    def tags(self, *, prefix: str = "", limit: int | None = None) -> Iterator[RefInfo]:
+        """Yield the tags in the order of their names."""
+        return self._transport.pages(
+            RefInfo, *self._path("tags"), query={"prefix": prefix or None}, limit=limit
+        )
+
+    def _path(self, *below: str) -> tuple[str, ...]:
+        return ("repositories", self.name, *below)
