@@ -8,15 +8,20 @@ from functools import partial
 import pytest
 
 from lakebed.env.clock import Instant, SystemClock, after
-from lakebed.errors import ErrorKind, UnavailableError
+from lakebed.env.ids import SeededIds
+from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.format.records import encode_commit
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Expect
 from lakebed.kv.wrappers.faults import AppliedLate, FaultyKV, Operation, Refused, Script, no_faults
 from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED
 from lakebed.model.entries import Entry
-from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, Nonce, Path
+from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, Nonce, Path, RepoName, RepoUid
+from lakebed.objects.drivers.memory import MemoryObjects
+from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.keys import commit_key
+from lakebed.refs.owners import marker_key
+from lakebed.refs.repositories import Repositories
 from lakebed.staging.conditions import IfAbsent
 from lakebed.testing.lake import COMMIT, open_lake
 
@@ -268,3 +273,24 @@ async def test_a_branch_that_others_finished_and_deleted_is_not_said_to_have_bee
             await branches.create(lake.repo, dev, commit.id)
 
         assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
+
+
+async def test_a_marker_that_arrives_after_its_creation_was_withdrawn_goes_too() -> None:
+    clock, ids, kv = Hands(), SeededIds(1), MemoryKV()
+    store = MemoryObjects()
+    await store.put("somebody", b"is here")
+
+    async def open_store(_namespace: str) -> MemoryObjects:
+        return store
+
+    repositories = Repositories(kv, open_store=open_store, clock=clock, ids=ids)
+    with pytest.raises(InvalidInputError):
+        await repositories.create(RepoName("lake"), "mem://lake", default_branch=BranchName("main"))
+    copy = marker_key(RepoUid(SeededIds(1).token()))
+    await store.put(copy, b"late")
+
+    later = after(await kv.now(), 2 * GRACE_SECONDS)
+    cleaner = Cleaner(kv, repositories, open_store=open_store, clock=clock, ids=ids)
+    await cleaner.clean_once(later)
+
+    assert await store.head(copy) is None

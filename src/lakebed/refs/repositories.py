@@ -8,7 +8,7 @@ Create                                      after a crash here
     4. write the first commit and the default branch (unless bare)
                                             the same, and the partition goes
     5. swap  live, at exactly the version of 1
-    Somebody is there: remove the own marker, then swap to the tombstone.
+    Somebody is there: remove the own marker, then give up as the cleaner would.
 
 Delete
     1. swap  deleting(uid)                  whoever meets it goes on with 2
@@ -358,18 +358,13 @@ class Repositories:
             )
 
     async def _withdraw(self, claim: Versioned[CreatingRepository], store: ObjectStore) -> None:
-        """End a creation that found somebody in its place. Nothing but the marker was written yet."""
+        """End a creation that found somebody in its place. Nothing but the marker was written yet.
+
+        It goes at once, so that whoever looks next finds nobody here, and once more when the cleaner comes: a copy
+        of the put that was given up on the way may arrive after this.
+        """
         await store.delete([marker_key(claim.value.uid)])
-        with suppress(ConflictError):
-            await settled_swap(
-                self._kv,
-                REPOSITORIES_PARTITION,
-                repo_key(claim.value.name),
-                encode_repository(GoneRepository(name=claim.value.name)),
-                expected=claim.version,
-                clock=self._clock,
-                ids=self._ids,
-            )
+        await self.give_up(claim)
 
     async def _delete_once(
         self,
