@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from lakebed.errors import ErrorKind
 from lakebed.model.diffs import MergeStrategy
+from lakebed.model.repository import Repository, RepositoryRecord
 from lakebed.staging.conditions import IfAbsent, IfChecksum
 from lakebed.testing.simulation.head_laws import HEAD_KINDS
 from lakebed.testing.simulation.history import Op, Outcome
@@ -51,6 +52,12 @@ class Answers:
             "pop": self._check_pop,
             "create_branch": self._check_created,
             "delete_branch": self._check_deleted,
+            "get_branch": self._check_existed,
+            "create_tag": self._check_created,
+            "delete_tag": self._check_deleted,
+            "get_tag": self._check_existed,
+            "create_repository": self._check_repository_created,
+            "delete_repository": self._check_repository_deleted,
         }
         check = checks.get(op.kind)
         if check is not None:
@@ -124,12 +131,15 @@ class Answers:
         self._require_some(op, lambda m: m.commit_id == target, f"HEAD was {target}")
 
     def _check_undone(self, op: Op) -> None:
+        assert op.end is not None
         prefix = op.args["prefix"]
         paths = (
             [op.args["path"]] if "path" in op.args else [p for p in op.args["paths"] if p.startswith(prefix)]
         )
         for path in paths:
-            if len({(m.view or {}).get(path) for m in self._moments(op)}) > 1:
+            deleted = self._laws.rows.tombstones.get((op.repo, op.branch, path), [])
+            written = len({(m.view or {}).get(path) for m in self._moments(op)}) > 1
+            if written or any(op.start < step < op.end for step in deleted):
                 continue  # Somebody wrote it meanwhile, which comes after the reset and hides it.
             self._require_some(
                 op,
@@ -153,13 +163,35 @@ class Answers:
     def _check_deleted(self, op: Op) -> None:
         self._require_some(op, lambda m: m.view is None, "the branch did not exist")
 
+    def _check_existed(self, op: Op) -> None:
+        self._require_some(op, lambda m: m.view is not None, "it existed")
+
+    def _check_repository_created(self, op: Op) -> None:
+        if [detail for _, _, detail in op.effects] != [op.result.uid]:
+            raise LawBrokenError(f"{op} was acknowledged, and did {op.effects}")
+
+    def _check_repository_deleted(self, op: Op) -> None:
+        assert op.end is not None
+        states = self._states(op.repo, op.start, op.end)
+        if all(isinstance(state, Repository) and state.uid == op.args["uid"] for state in states):
+            raise LawBrokenError(f"{op} was acknowledged, and the repository was there all the time")
+
+    def _states(self, name: str, start: int, end: int) -> list[RepositoryRecord | None]:
+        """Return what a repository's record was between two steps."""
+        records: list[tuple[int, RepositoryRecord | None]] = [
+            (0, None),
+            *self._truth.repositories.get(name, []),
+        ]
+        before = [index for index, (step, _) in enumerate(records) if step <= start]
+        return [record for step, record in records[before[-1] :] if step <= end]
+
     def _check_refused(self, op: Op) -> None:
         if op.effects and op.kind not in {"reset_path", "reset_prefix"}:
             raise LawBrokenError(f"{op} was refused, and did {op.effects}")
         match op.kind_of_error:
-            case ErrorKind.BRANCH_NOT_FOUND:
+            case ErrorKind.BRANCH_NOT_FOUND | ErrorKind.TAG_NOT_FOUND:
                 self._require_some(op, lambda m: m.view is None, "the branch did not exist")
-            case ErrorKind.BRANCH_EXISTS:
+            case ErrorKind.BRANCH_EXISTS | ErrorKind.TAG_EXISTS:
                 self._require_some(op, lambda m: m.view is not None, "the branch existed")
             case ErrorKind.CONDITION_FAILED:
                 self._require_some(op, lambda m: not _holds(op, m), "the condition did not hold")
@@ -172,7 +204,7 @@ class Answers:
             case ErrorKind.STASH_NOT_FOUND if op.kind == "pop":
                 self._check_stash_gone(op)
             case ErrorKind.COMMIT_EXISTS | ErrorKind.COMMIT_NOT_FOUND | ErrorKind.OBJECT_NOT_FOUND:
-                if not op.args.get("may_be_missing"):
+                if not op.args.get("may_be_missing") and self._truth.is_live(op.repo):
                     raise LawBrokenError(f"{op}: {op.error}")
 
     def _check_stash_gone(self, op: Op) -> None:

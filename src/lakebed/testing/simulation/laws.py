@@ -13,12 +13,12 @@ nothing for a reader.
 from collections.abc import Sequence
 
 from lakebed.env.clock import Instant, after
-from lakebed.format.records import decode_branch, decode_commit, decode_stash
+from lakebed.format.records import decode_branch, decode_commit, decode_stash, decode_tag
 from lakebed.kv.port import Row
 from lakebed.limits import GRACE_SECONDS
 from lakebed.model.branch import Branch
-from lakebed.model.commits import Commit
-from lakebed.model.ids import Nonce, StagingToken
+from lakebed.model.commits import Commit, Tag
+from lakebed.model.ids import CommitId, Nonce, StagingToken
 from lakebed.model.layers import TokenLayer
 from lakebed.refs.keys import (
     BRANCHES_PREFIX,
@@ -30,6 +30,7 @@ from lakebed.refs.keys import (
     TAGS_PREFIX,
 )
 from lakebed.testing.simulation.head_laws import HeadLaws
+from lakebed.testing.simulation.history import Op
 from lakebed.testing.simulation.ledger import Ledger, difference
 from lakebed.testing.simulation.record_laws import LawBrokenError, check_successor
 from lakebed.testing.simulation.repository_laws import check_repository
@@ -51,8 +52,19 @@ class Laws:
         """Staging tokens by whose they are: repository's partition and branch."""
         self._tokens: set[str] = set()
         """Every token that a branch ever named."""
+        self._creators: dict[Nonce, Op | None] = {}
+        """Who wrote each ref."""
+        self._given_up: set[tuple[str, CommitId]] = set()
+        """Commits that a collector has condemned and found without refs."""
         self._retired_at: dict[str, tuple[str, Instant]] = {}
         """When tokens were retired, and in which repository."""
+
+    def give_up(self, partition: str, commit_id: CommitId) -> None:
+        """A collector is about to remove a commit: no ref may be on it, now or ever."""
+        self._given_up.add((partition, commit_id))
+        for (home, name), timeline in self._truth.timelines.items():
+            if home == partition and timeline.last.view is not None:
+                self._check_kept(partition, name, timeline.last.commit_id)
 
     def swapped(self, partition: str, key: bytes, value: bytes) -> None:
         self._ledger.history.tick()
@@ -62,6 +74,8 @@ class Laws:
             self._branch_swapped(partition, before, value)
         elif key.startswith(STASHES_PREFIX):
             self.stashes.record_swapped(before, value)
+        elif key.startswith(TAGS_PREFIX):
+            self._tag_swapped(partition, before, value)
         elif key.startswith(COMMITS_PREFIX):
             _check_commit(before, value)
         elif partition == REPOSITORIES_PARTITION and key.startswith(REPOS_PREFIX):
@@ -82,7 +96,7 @@ class Laws:
         self._ledger.history.tick()
         if ":" in partition:
             self._check_droppable(partition)
-        elif self._ledger.is_live(partition):
+        elif self._truth.is_live(partition):
             for key in keys:
                 self._check_deletable(partition, key)
         self._truth.remove(partition, keys)
@@ -110,16 +124,53 @@ class Laws:
         if not isinstance(old, Branch):
             if view != self._truth.content(partition, new.commit_id):
                 raise LawBrokenError(f"branch {new.name} was created with changes on it")
-            self._took_effect("create_branch", "created")
+            self._creators[new.created_by] = self._ledger.op
         elif timeline.last.view is not None:
             self._check_step(partition, old, new, timeline.last.view, view, popped=popped)
+        if not new.tentative and (not isinstance(old, Branch) or old.tentative):
+            self._appeared(new.created_by)
+        if not new.tentative:
+            self._check_kept(partition, new.name, new.commit_id)
         timeline.add(Moment(step, new.commit_id, None if new.tentative else view))
+
+    def _tag_swapped(self, partition: str, before: bytes | None, value: bytes) -> None:
+        """Tags have timelines like branches, and show nothing."""
+        old, new = decode_tag(before) if before is not None else None, decode_tag(value)
+        timeline, step = self._truth.timeline(partition, new.name), self._ledger.history.step
+        if not isinstance(new, Tag):
+            if isinstance(old, Tag):
+                self._took_effect("delete_tag", "deleted")
+            timeline.add(Moment(step, None, None))
+            return
+        if not isinstance(old, Tag):
+            self._creators[new.created_by] = self._ledger.op
+        if not new.tentative:
+            self._check_kept(partition, new.name, new.commit_id)
+            self._appeared(new.created_by)
+        timeline.add(Moment(step, new.commit_id, None if new.tentative else {}))
+
+    def _appeared(self, created_by: Nonce) -> None:
+        """A ref can be seen from now on. Perhaps another call has made it visible than the one that wrote it."""
+        creator = self._creators.get(created_by)
+        if creator is not None and creator.kind in {"create_branch", "create_tag"}:
+            self._ledger.meet("created")
+            self._ledger.effect(creator, "created")
+
+    def _check_kept(self, partition: str, name: str, commit_id: CommitId | None) -> None:
+        if commit_id is not None and (partition, commit_id) in self._given_up:
+            raise LawBrokenError(f"{name} is on {commit_id[:8]}, which is being collected: {self._ledger.op}")
 
     def _check_step(
         self, partition: str, old: Branch, new: Branch, before: View, now: View, *, popped: Nonce | None
     ) -> None:
         """A record replaced another of the same branch: what it shows may change in four ways only."""
         op = self._ledger.op
+        if any(
+            old.pending[nonce].commits != new.pending[nonce].commits
+            for nonce in old.pending
+            if nonce in new.pending
+        ):
+            self._ledger.meet("started over")
         named = set(new.stashes) - set(old.stashes)
         if new.commit_id != old.commit_id:
             self.heads.check(partition, old, new)
@@ -160,13 +211,13 @@ class Laws:
     def _check_droppable(self, token: str) -> None:
         op = self._ledger.op
         home, retired_at = self._retired_at.get(token, ("", Instant(0)))
-        if self._ledger.is_live(home) and after(retired_at, GRACE_SECONDS) >= self._ledger.clock.now():
+        if self._truth.is_live(home) and after(retired_at, GRACE_SECONDS) >= self._ledger.clock.now():
             raise LawBrokenError(f"rows of {token} were dropped within a grace: {op}")
         for partition in self._truth.repository_partitions():
             for record in self._truth.branches(partition):
                 if isinstance(record, Branch) and token in live_tokens(record):
                     raise LawBrokenError(f"rows of {token} were dropped, a layer of {record.name}: {op}")
-            if self._ledger.is_live(partition):
+            if self._truth.is_live(partition):
                 self.stashes.check_droppable(partition, token)
 
     def _check_deletable(self, partition: str, key: bytes) -> None:

@@ -39,10 +39,6 @@ class Ledger:
         if len(op.effects) > 1 and word != "undone":
             raise LawBrokenError(f"{op}: {word} a second time: {op.effects}")
 
-    def is_live(self, partition: str) -> bool:
-        """Return whether it is the partition of a repository that exists."""
-        return any(repo.partition == partition for repo in self.truth.live_repositories())
-
 
 def difference(expected: View, found: View) -> str:
     """Return the paths that differ: what is expected there and what is found."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lakebed.kv.wrappers.shared_reads import SharedReads
 from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
+from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.refs.namespaces import normalise_namespace
 from lakebed.server.wiring import Surroundings, wire
 from lakebed.testing.simulation.chance import Chance
@@ -53,6 +55,9 @@ class SimProcess:
         if chance.happens(0.3):
             kv = SharedReads(kv)
         workers = InlineWorkers()
+        ids = SeededIds(chance.number())
+        skewed = SimClock(loop, skew_seconds=chance.between(-3600, 3600))
+        self._retry = partial(RetryingObjects, clock=skewed, ids=ids) if chance.happens(0.8) else None
         wired = wire(
             Surroundings(
                 kv=kv,
@@ -62,8 +67,8 @@ class SimProcess:
                 cache=RangeCache(None, workers=workers),
                 workers=workers,
                 processes=workers,
-                clock=SimClock(loop, skew_seconds=chance.between(-3600, 3600)),
-                ids=SeededIds(chance.number()),
+                clock=skewed,
+                ids=ids,
                 temp=Path(),
                 staging_wait_seconds=chance.pick([0.0, 0.0, 0.005]),
                 cut_rule=_CUT_RULE,
@@ -97,4 +102,5 @@ class SimProcess:
 
     async def _open_store(self, namespace: str) -> ObjectStore:
         bucket = self._buckets.setdefault(namespace, MemoryBucket())
-        return SimObjects(MemoryObjects(clock=self._clock, bucket=bucket), self._network)
+        store = SimObjects(MemoryObjects(clock=self._clock, bucket=bucket), self._network)
+        return store if self._retry is None else self._retry(store)

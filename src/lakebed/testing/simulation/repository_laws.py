@@ -18,8 +18,13 @@ def check_repository(ledger: Ledger, before: bytes | None, value: bytes) -> None
     old = decode_repository(before) if before is not None else None
     new = decode_repository(value)
     _check_successor(old, new)
+    op = ledger.op
     if isinstance(new, Repository):
         _check_live(ledger, new)
+        if op is not None and op.kind == "create_repository":
+            ledger.effect(op, "created", new.uid)
+    if isinstance(old, Repository) and op is not None and op.kind == "delete_repository":
+        ledger.effect(op, "deleted", old.uid)
     ledger.truth.repositories.setdefault(new.name, []).append((ledger.history.step, new))
     ledger.meet(f"repository {type(new).__name__.removesuffix('Repository').lower() or 'live'}")
 

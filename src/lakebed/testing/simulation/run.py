@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from lakebed.testing.simulation.drama import Drama
 from lakebed.testing.simulation.scenarios import SCENARIOS
 from lakebed.testing.simulation.world import World
 
@@ -23,9 +22,10 @@ def play(scenario: str, seed: int, *, trace: list[str] | None = None) -> Played:
 
     `trace` is filled with what happened, to the end or to where it broke.
     """
-    world = World(f"{scenario} {seed}", keep_trace=trace is not None)
+    plot = SCENARIOS[scenario]
+    world = World(f"{scenario} {seed}", fences=plot.fences, keep_trace=trace is not None)
     try:
-        world.loop.run(Drama(world, SCENARIOS[scenario]).play())
+        world.loop.run(plot.play(world))
     finally:
         if trace is not None:
             trace += world.trace.lines

@@ -1,91 +1,136 @@
-"""The scenarios, by name."""
+"""The scenarios, by name: what is played, and what must have been met for it to count."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from lakebed.testing.simulation.drama import Plot
+from lakebed.testing.simulation.lake_play import play_lake
+from lakebed.testing.simulation.ref_play import play_refs
+from lakebed.testing.simulation.repository_play import play_repositories
+from lakebed.testing.simulation.stage import Conditions
+from lakebed.testing.simulation.world import World
 
-SCENARIOS: Mapping[str, Plot] = {
-    "staging": Plot(
-        work=[
-            ("write", 10),
-            ("delete", 3),
-            ("stat", 4),
-            ("list", 3),
-            ("commit", 3),
-            ("reset_path", 0.5),
-            ("reset_prefix", 0.5),
-            ("reset_branch", 0.5),
-            ("clean", 0.3),
-        ],
-        kills=2,
-        pauses=2,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A play, and the parts of it that a few seeds together must reach."""
+
+    play: Callable[[World], Coroutine[Any, Any, None]]
+    reaches: tuple[str, ...]
+    fences: bool = True
+
+
+def _lake(
+    conditions: Conditions,
+    *reaches: str,
+    branches: tuple[str, ...] = ("main", "dev"),
+    **work: float,
+) -> Scenario:
+    play = partial(play_lake, conditions=conditions, work=tuple(work.items()), branches=branches)
+    return Scenario(play=play, reaches=reaches)
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "staging": _lake(
+        Conditions(),
+        "written, unanswered",
+        "written, late",
+        "write condition-failed",
+        "process killed",
+        "process paused",
+        "head moved under new layers",
+        write=10,
+        delete=3,
+        stat=4,
+        list=3,
+        commit=3,
+        reset_path=0.5,
+        reset_prefix=0.5,
+        reset_branch=0.5,
+        clean=0.3,
     ),
-    "heads": Plot(
-        work=[
-            ("write", 8),
-            ("delete", 2),
-            ("commit", 6),
-            ("merge", 4),
-            ("revert", 2),
-            ("cherry_pick", 1),
-            ("hard_reset", 2),
-            ("reset_branch", 1),
-            ("stat", 1),
-            ("clean", 0.2),
-        ],
-        kills=2,
-        pauses=2,
-        calls=20,
+    "heads": _lake(
+        Conditions(calls=20),
+        "head moved, unanswered",
+        "head moved, late",
+        "head moved by merge",
+        "head moved by revert",
+        "head moved by hard_reset",
+        "started over",
+        write=8,
+        delete=2,
+        commit=6,
+        merge=4,
+        revert=2,
+        cherry_pick=1,
+        hard_reset=2,
+        reset_branch=1,
+        stat=1,
+        clean=0.2,
     ),
-    "stashes": Plot(
-        work=[
-            ("write", 8),
-            ("delete", 2),
-            ("commit", 2),
-            ("stash", 4),
-            ("pop", 4),
-            ("list_stashes", 2),
-            ("sweep", 1),
-            ("clean", 1),
-            ("reset_branch", 0.5),
-            ("merge", 1),
-            ("stat", 2),
-            ("create_branch", 1),
-            ("delete_branch", 0.6),
-        ],
+    "stashes": _lake(
+        Conditions(calls=20, pauses=3),
+        "stashed, unanswered",
+        "popped, unanswered",
+        "stash done",
+        "pop done",
         branches=("main", "dev", "exp"),
-        kills=2,
-        pauses=3,
-        calls=20,
+        write=8,
+        delete=2,
+        commit=2,
+        stash=4,
+        pop=4,
+        list_stashes=2,
+        sweep=1,
+        clean=1,
+        reset_branch=0.5,
+        merge=1,
+        stat=2,
+        create_branch=1,
+        delete_branch=0.6,
     ),
-    "branches": Plot(
-        work=[
-            ("write", 8),
-            ("delete", 2),
-            ("stat", 3),
-            ("list", 2),
-            ("commit", 3),
-            ("create_branch", 3),
-            ("delete_branch", 2),
-            ("merge", 1),
-            ("clean", 1),
-        ],
+    "branches": _lake(
+        Conditions(),
+        "created, unanswered",
+        "deleted, unanswered",
+        "write branch-not-found",
+        "create_branch branch-exists",
         branches=("main", "dev", "exp"),
-        kills=2,
-        pauses=2,
+        write=8,
+        delete=2,
+        stat=3,
+        list=2,
+        commit=3,
+        create_branch=3,
+        delete_branch=2,
+        merge=1,
+        clean=1,
     ),
-    "slow-readers": Plot(
-        work=[
-            ("write", 8),
-            ("delete", 2),
-            ("scan", 4),
-            ("stat", 3),
-            ("commit", 4),
-            ("reset_branch", 0.5),
-            ("clean", 2),
-        ],
-        kills=0.5,
-        pauses=1,
-        hurry=0.2,
+    "slow-readers": _lake(
+        Conditions(kills=0.5, pauses=1, patience=5.0),
+        "reader met a moved layer",
+        "scan done",
+        "stat done",
+        write=8,
+        delete=2,
+        scan=4,
+        stat=3,
+        commit=4,
+        reset_branch=0.5,
+        clean=2,
+    ),
+    "repositories": Scenario(
+        play=partial(play_repositories, conditions=Conditions(patience=40.0)),
+        reaches=("repository live, unanswered", "work in a deleted repository", "write branch-not-found"),
+    ),
+    "refs": Scenario(
+        play=partial(play_refs, conditions=Conditions()),
+        reaches=("created, unanswered", "created, late", "collector found a ref", "commit collected"),
+    ),
+    "refs-without-fences": Scenario(
+        play=partial(play_refs, conditions=Conditions()),
+        reaches=("created, unanswered", "created, late", "collector found a ref", "commit collected"),
+        fences=False,
     ),
 }

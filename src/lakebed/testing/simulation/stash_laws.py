@@ -24,6 +24,8 @@ class StashLaws:
         self._truth = ledger.truth
         self.stashed: dict[Nonce, tuple[StagingToken, Changes]] = {}
         """What each stash that counts has put aside."""
+        self.home: dict[Nonce, str] = {}
+        """The repository of each of them."""
         self.standing: set[Nonce] = set()
         """Stashes that no longer depend on their branch."""
         self.claimed: set[Nonce] = set()
@@ -51,6 +53,7 @@ class StashLaws:
         if saved != shown:
             raise LawBrokenError(f"{op}: the stash is not what was shown: {difference(shown, saved)}")
         self.stashed[nonce] = (stash.layer.token, changes)
+        self.home[nonce] = partition
         self._ledger.meet("stashed")
         self._ledger.effect(op, "stashed", nonce)
 

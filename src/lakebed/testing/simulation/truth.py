@@ -127,6 +127,10 @@ class Truth:
         records = [decode_repository(value) for _, value in sorted(rows.items())]
         return [record for record in records if isinstance(record, Repository)]
 
+    def is_live(self, partition: str) -> bool:
+        """Return whether it is the partition of a repository that exists."""
+        return any(repo.partition == partition for repo in self.live_repositories())
+
     def content(self, partition: str, commit_id: CommitId) -> View:
         """Return what a commit holds."""
         return self.tree(partition, self.commit(partition, commit_id).tree)

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from lakebed.model.ids import BranchName, RepoName
-from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryBucket
 from lakebed.testing.simulation.answers import Answers
 from lakebed.testing.simulation.chance import Chance
@@ -84,12 +82,6 @@ class World:
             self.met[f"{op.kind} {op.error.kind}"] += 1
         self.answers.check(op)
         return op
-
-    async def create_repository(self, process: SimProcess, name: str) -> Repository:
-        """Return a new repository `name` with an empty branch `main`."""
-        return await process.engine.repositories.create(
-            RepoName(name), f"mem://{name}", default_branch=BranchName("main")
-        )
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
