@@ -72,6 +72,9 @@ def test_a_scan_equals_a_sorted_dict(
     ]
     with environment.reading() as txn:
         assert all((txn.get(row_key("p", key)) is not None) == (key in model) for key in written + deleted)
+        # No signpost is missing, and none points to nothing.
+        posts = {post for key in model for post in signposts("p", key)}
+        assert txn.stat()["entries"] == len(model) + len(posts)
 
     # A bounded drop goes on where it stopped, and leaves nothing at all behind, signposts included.
     while not environment.write(DropStep(partition="p", rows_max=7).apply):

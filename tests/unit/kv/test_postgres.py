@@ -51,14 +51,20 @@ class Operator:
         cursor = await self._connection.execute(statement)  # type: ignore[call-overload]  # plain text
         return await cursor.fetchall() if cursor.description else []
 
-    async def waiting(self) -> int:
-        """Return the process of a call that waits for a lock, once there is one."""
-        while True:
-            found = await self.run(
-                "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-            )
-            if found:
+    async def waiting(self, call: "asyncio.Task[Any]") -> int:
+        """Return the process that works on `call` once it waits for a lock."""
+        while not call.done():
+            if found := await self._waiting():
                 return int(found[0][0])
+        raise AssertionError("the call did not wait")
+
+    async def count_waiting(self) -> int:
+        return len(await self._waiting())
+
+    async def _waiting(self) -> list[tuple[Any, ...]]:
+        return await self.run(
+            "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
 
 
 @pytest.fixture
@@ -136,7 +142,7 @@ async def test_a_write_cut_off_on_its_way_has_an_unknown_outcome(
     await operator.run("BEGIN; LOCK TABLE lakebed_kv")
     write = asyncio.create_task(store.set_rows("p", [Row(b"k", b"new")]))
 
-    await operator.run(f"SELECT pg_terminate_backend({await operator.waiting()})")
+    await operator.run(f"SELECT pg_terminate_backend({await operator.waiting(write)})")
     with pytest.raises(UnavailableError) as caught:
         await write
     await operator.run("COMMIT")
@@ -150,7 +156,7 @@ async def test_a_read_cut_off_on_its_way_is_sent_again(store: PostgresKV, operat
     await operator.run("BEGIN; LOCK TABLE lakebed_kv")
     read = asyncio.create_task(store.get("p", b"k"))
 
-    await operator.run(f"SELECT pg_terminate_backend({await operator.waiting()})")
+    await operator.run(f"SELECT pg_terminate_backend({await operator.waiting(read)})")
     await operator.run("COMMIT")
 
     found = await read
@@ -164,7 +170,7 @@ async def test_a_statement_that_the_server_gave_up_was_not_written(
     await operator.run("BEGIN; LOCK TABLE lakebed_kv")
     write = asyncio.create_task(store.set_rows("p", [Row(b"k", b"v")]))
 
-    await operator.run(f"SELECT pg_cancel_backend({await operator.waiting()})")
+    await operator.run(f"SELECT pg_cancel_backend({await operator.waiting(write)})")
     with pytest.raises(UnavailableError) as caught:
         await write
     await operator.run("COMMIT")
@@ -199,10 +205,10 @@ async def test_rows_under_a_fence_wait_for_a_swap_that_is_under_way(
     await store.swap("r", b"branch", b"v", expected=Expect.ANY, names=(b"old",))
     await operator.run("BEGIN; UPDATE lakebed_kv SET value = value WHERE key = 'branch'")
     swap = asyncio.create_task(store.swap("r", b"branch", b"v", expected=Expect.ANY, names=(b"new",)))
-    await operator.waiting()
+    await operator.waiting(swap)
     fence = NamesFence(partition="r", key=b"branch", names=(b"old",))
     rows = asyncio.create_task(store.set_rows("p", [Row(b"k", b"late")], fence=fence))
-    while len(await operator.run("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")) < 2:
+    while not rows.done() and await operator.count_waiting() < 2:
         pass
 
     await operator.run("COMMIT")
@@ -223,7 +229,7 @@ async def test_a_version_fence_also_stops_rows_that_replace_its_record(
     )
     fence = VersionFence(partition="r", key=b"commit", version=version)
     swap = asyncio.create_task(store.swap("r", b"branch", b"v", expected=Expect.ABSENT, fence=fence))
-    await operator.waiting()
+    await operator.waiting(swap)
 
     await operator.run("COMMIT")
     with pytest.raises(ConflictError) as caught:
