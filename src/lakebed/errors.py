@@ -44,6 +44,7 @@ class ErrorKind(StrEnum):
     NOT_A_COMMIT = "not-a-commit"
     RANGE_NOT_SATISFIABLE = "range-not-satisfiable"
     TOO_LARGE = "too-large"
+    LINK_REFUSED = "link-refused"
 
     REPO_NOT_FOUND = "repo-not-found"
     BRANCH_NOT_FOUND = "branch-not-found"
@@ -63,6 +64,8 @@ class ErrorKind(StrEnum):
     MEMBERSHIP_NOT_FOUND = "membership-not-found"
     ATTACHMENT_NOT_FOUND = "attachment-not-found"
     ACL_NOT_FOUND = "acl-not-found"
+    GC_RULES_NOT_FOUND = "gc-rules-not-found"
+    RULE_NOT_FOUND = "rule-not-found"
     REPO_IN_DELETION = "repo-in-deletion"
     DATA_MISSING = "data-missing"
 
@@ -78,6 +81,7 @@ class ErrorKind(StrEnum):
     MEMBERSHIP_EXISTS = "membership-exists"
     ATTACHMENT_EXISTS = "attachment-exists"
     ALREADY_SET_UP = "already-set-up"
+    RULE_EXISTS = "rule-exists"
 
     VERSION_CHANGED = "version-changed"
     FENCE_LOST = "fence-lost"

@@ -5,13 +5,14 @@ asks who is calling, as clients expect), recognise the caller, call the handler,
 send the reply. Whatever goes wrong on the way becomes an error body in one place.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
 from lakebed.api.call import Call, ClientGoneError, Receive
+from lakebed.api.cookies import login_cookie
 from lakebed.api.errors import ErrorBody, error_reply
 from lakebed.api.operation import Access, Body, Operation
 from lakebed.api.query import Parameters
@@ -28,7 +29,7 @@ Scope = Mapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ROOT: Final = "/api/v1"
-LOGIN_COOKIE: Final = "internal_auth_session"
+
 _READS: Final = frozenset({"GET", "HEAD"})
 _NOBODY: Final = Caller(id="", permissions=Permissions([], user=""))
 
@@ -48,7 +49,7 @@ class RestApp:
         headers = dict(scope["headers"])
         request_id = self._services.request_id(headers)
         try:
-            reply = await self._reply(scope, headers, receive, request_id)
+            reply = await _begun(await self._reply(scope, headers, receive, request_id))
         except LakebedError as error:
             reply = error_reply(error)
         except ClientGoneError:
@@ -102,7 +103,7 @@ class RestApp:
         authorization = headers.get(b"authorization")
         caller = await self._services.auth.authenticator.caller_for(
             authorization=authorization.decode("latin-1") if authorization is not None else None,
-            cookie=_cookie(headers.get(b"cookie")),
+            cookie=login_cookie(headers.get(b"cookie")),
         )
         if caller is None:
             raise unauthenticated()
@@ -164,6 +165,23 @@ async def _whole_body(receive: Receive) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+async def _begun(reply: Reply) -> Reply:
+    """Return the reply with the first chunk of a stream at hand: what is wrong with it shows before the status is sent."""
+    if isinstance(reply.body, bytes):
+        return reply
+    chunks = reply.body
+    first = await anext(chunks, b"")
+    if len(first) == reply.length:
+        return replace(reply, body=first)
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield first
+        async for chunk in chunks:
+            yield chunk
+
+    return replace(reply, body=whole())
+
+
 async def _send(reply: Reply, send: Send, *, head: bool, request_id: str) -> None:
     body = reply.body
     length = len(body) if isinstance(body, bytes) else reply.length
@@ -179,12 +197,3 @@ async def _send(reply: Reply, send: Send, *, head: bool, request_id: str) -> Non
     async for chunk in body:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-def _cookie(header: bytes | None) -> str | None:
-    """Return the login cookie's value."""
-    for pair in header.decode("latin-1").split(";") if header else ():
-        name, _, value = pair.strip().partition("=")
-        if name == LOGIN_COOKIE:
-            return value
-    return None

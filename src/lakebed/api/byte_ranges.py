@@ -3,10 +3,12 @@
 import re
 from typing import Final
 
+from lakebed.api.errors import STATUS, ErrorBody
+from lakebed.api.reply import Headers, Reply, json_reply
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.objects.port import ByteRange
 
-_RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE: Final = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
 
 
 def parse_range(header: str, size_bytes: int) -> ByteRange:
@@ -30,3 +32,11 @@ def parse_range(header: str, size_bytes: int) -> ByteRange:
             ErrorKind.RANGE_NOT_SATISFIABLE, f"range {header!r} lies past the end of {size_bytes} bytes"
         )
     return ByteRange(start, end)
+
+
+def range_error(header: str, size_bytes: int, error: InvalidInputError) -> Reply:
+    """Return why a range cannot be served; with the object's size, if the header was a range at all."""
+    told: Headers = ()
+    if _RANGE.fullmatch(header.strip()) is not None:
+        told = ((b"content-range", b"bytes */%d" % size_bytes),)
+    return json_reply(STATUS[error.kind], ErrorBody(str(error)), headers=told)

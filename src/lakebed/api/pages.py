@@ -30,6 +30,13 @@ class PageOf(msgspec.Struct, Generic[T]):
     results: Sequence[T]
 
 
+class AfterQuery(msgspec.Struct):
+    """Which page: names after the name `after`."""
+
+    after: str = ""
+    amount: Amount = LIST_PAGE_DEFAULT
+
+
 class PageQuery(msgspec.Struct):
     """Which page: names that begin with `prefix`, after the name `after`."""
 
@@ -43,14 +50,16 @@ def wanted(amount: int) -> int:
     return amount if amount > 0 else LIST_PAGE_DEFAULT
 
 
-def page_of(results: Sequence[T], *, has_more: bool, last: str) -> PageOf[T]:
+def page_of(
+    results: Sequence[T], *, has_more: bool, last: str, max_per_page: int = LIST_PAGE_MAX
+) -> PageOf[T]:
     """Return a page; `last` is the name of its last result, which the next page comes after."""
     return PageOf(
         pagination=Pagination(
             has_more=has_more,
             next_offset=last if has_more else "",
             results=len(results),
-            max_per_page=LIST_PAGE_MAX,
+            max_per_page=max_per_page,
         ),
         results=results,
     )

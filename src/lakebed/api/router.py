@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from lakebed.api.operation import Operation
+from lakebed.errors import ErrorKind, InvalidInputError
 
 
 @dataclass(slots=True)
@@ -33,7 +34,11 @@ class Router:
             self._add(operation)
 
     def find(self, method: str, path: str) -> Match | None:
-        """Return what `path` (percent-encoded, below the API's root) leads to; None if it leads nowhere."""
+        """Return what `path` (percent-encoded, below the API's root) leads to; None if it leads nowhere.
+
+        Raises:
+            InvalidInputError: a parameter is not UTF-8.
+        """
         values: list[str] = []
         node = self._walk(self._root, path.split("/")[1:], 0, values)
         if node is None:
@@ -52,7 +57,7 @@ class Router:
             return found
         if node.param is None or not segment:
             return None
-        values.append(unquote(segment, errors="strict") if "%" in segment else segment)
+        values.append(_plain(segment) if "%" in segment else segment)
         found = self._walk(node.param, segments, at + 1, values)
         if found is None:
             values.pop()
@@ -72,3 +77,12 @@ class Router:
         )
         node.operations[operation.method] = operation
         node.names[operation.method] = tuple(names)
+
+
+def _plain(segment: str) -> str:
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, f"path: {segment!r} is not valid UTF-8"
+        ) from error

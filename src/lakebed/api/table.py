@@ -3,10 +3,58 @@
 from typing import Final
 
 from lakebed.api.operation import Operation
-from lakebed.api.resources import branches, commits, config, imports, objects, refs, repositories, tags
+from lakebed.api.resources import (
+    background,
+    branches,
+    commits,
+    config,
+    dumps,
+    gc,
+    groups,
+    imports,
+    login,
+    metadata,
+    objects,
+    policies,
+    principals,
+    pulls,
+    refs,
+    repositories,
+    runs,
+    settings,
+    staging,
+    stashes,
+    statistics,
+    tags,
+    users,
+)
+
+_MODULES = (
+    repositories,
+    settings,
+    branches,
+    tags,
+    commits,
+    refs,
+    background,
+    objects,
+    staging,
+    stashes,
+    imports,
+    metadata,
+    dumps,
+    gc,
+    runs,
+    pulls,
+    users,
+    groups,
+    policies,
+    principals,
+    login,
+    config,
+    statistics,
+)
 
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(
-    operation
-    for module in (repositories, branches, tags, commits, refs, objects, imports, config)
-    for operation in module.operations.rows
+    operation for module in _MODULES for operation in module.operations.rows
 )

@@ -6,6 +6,7 @@ that everything acknowledged is on disk and nothing in flight is lost.
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import cache
 from importlib.metadata import version
 
 import msgspec
@@ -13,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from lakebed.api.app import ROOT, RestApp, Scope, Send
 from lakebed.api.call import Receive
+from lakebed.api.openapi import document
 from lakebed.api.services import Services, StorageInfo
 from lakebed.api.table import OPERATIONS
 from lakebed.auth.auth import build_auth
@@ -47,6 +49,8 @@ class WorkerApp:
             await self._rest(scope, receive, send)
         elif path in _OPEN_PATHS:
             await _answer(send, 200, b"text/plain", _OPEN_PATHS[path])
+        elif path == "/openapi.json":
+            await _answer(send, 200, b"application/json", _openapi())
         elif path == "/metrics":
             await _answer(send, 200, CONTENT_TYPE_LATEST.encode(), generate_latest(REGISTRY))
         else:
@@ -89,6 +93,11 @@ class WorkerApp:
                 await self.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+@cache
+def _openapi() -> bytes:
+    return document(OPERATIONS, version=version("lakebed"), root=ROOT)
 
 
 async def _answer(send: Send, status: int, content_type: bytes, body: bytes) -> None:

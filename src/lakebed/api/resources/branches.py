@@ -8,6 +8,7 @@ from lakebed.api.arns import on_branch, on_repository
 from lakebed.api.call import Call
 from lakebed.api.commit_bodies import CommitBody, CommitOverrides, commit_body, request_of
 from lakebed.api.diff_bodies import DiffBody, DiffPageQuery, diff_page
+from lakebed.api.numbers import ParentNumber
 from lakebed.api.operation import Operations, Permission
 from lakebed.api.pages import PageOf, PageQuery, page_of, wanted
 from lakebed.api.reply import Reply, empty_reply, json_reply, text_reply
@@ -53,7 +54,7 @@ class RevertCreation(msgspec.Struct):
     """Which commit to undo."""
 
     ref: str
-    parent_number: int
+    parent_number: ParentNumber
     commit_overrides: CommitOverrides | None = None
     force: bool = False
     allow_empty: bool = False
@@ -63,7 +64,7 @@ class CherryPickCreation(msgspec.Struct):
     """Which commit to repeat."""
 
     ref: str
-    parent_number: int = 0
+    parent_number: ParentNumber = 0
     commit_overrides: CommitOverrides | None = None
     force: bool = False
 
@@ -217,7 +218,7 @@ async def revert_branch(call: Call) -> Reply:
     "cherryPick",
     body=CherryPickCreation,
     replies={201: CommitBody},
-    permissions=on_branch(Action.CREATE_COMMIT),
+    permissions=(*on_branch(Action.CREATE_COMMIT), *on_repository(Action.READ_COMMIT)),
 )
 async def cherry_pick(call: Call) -> Reply:
     """Repeat a commit on this branch."""

@@ -7,6 +7,7 @@ import msgspec
 from lakebed.api.arns import on_branch, on_repository
 from lakebed.api.call import Call
 from lakebed.api.commit_bodies import CommitBody, commit_body, request_of
+from lakebed.api.numbers import Seconds
 from lakebed.api.operation import Operations, Permission
 from lakebed.api.pages import Amount, PageOf, page_of, wanted
 from lakebed.api.reply import Reply, json_reply
@@ -23,7 +24,7 @@ class CommitCreation(msgspec.Struct):
 
     message: str
     metadata: dict[str, str] | None = None
-    date: int | None = None
+    date: Seconds | None = None
     allow_empty: bool = False
     force: bool = False
 

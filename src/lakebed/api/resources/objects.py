@@ -1,14 +1,16 @@
 """Objects: read, written, listed, copied, staged, deleted."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
 
 from lakebed.api.arns import on_object, on_repository
-from lakebed.api.byte_ranges import parse_range
+from lakebed.api.byte_ranges import parse_range, range_error
 from lakebed.api.call import Call
 from lakebed.api.errors import STATUS
 from lakebed.api.http_dates import http_date
+from lakebed.api.numbers import Seconds, Size
 from lakebed.api.object_bodies import ObjectStats, object_stats, stats_page
 from lakebed.api.operation import Body, Operations, Permission
 from lakebed.api.pages import Amount, PageOf, wanted
@@ -103,13 +105,18 @@ class WriteHeaders(msgspec.Struct, rename={"if_match": "If-Match", "if_none_matc
     if_none_match: str = ""
 
 
+Checksum = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=256, pattern=r"^[!#-~]+$", description="printable, no quotes")
+]
+
+
 class StageCreation(msgspec.Struct):
     """An object that lies outside the repository's storage."""
 
     physical_address: str
-    checksum: Annotated[str, msgspec.Meta(min_length=1)]
-    size_bytes: Annotated[int, msgspec.Meta(ge=0)]
-    mtime: int | None = None
+    checksum: Checksum
+    size_bytes: Size
+    mtime: Seconds | None = None
     metadata: dict[str, str] | None = None
     content_type: str = "application/octet-stream"
     force: bool = False
@@ -168,7 +175,11 @@ async def stat_object(call: Call) -> Reply:
     """Get what is known of an object."""
     query = call.query(StatQuery)
     repo, entry = await call.session.objects.locate(call.path["repository"], call.path["ref"], query.path)
-    return json_reply(200, object_stats(entry, repo.namespace, with_metadata=query.user_metadata))
+    stats = object_stats(entry, repo.namespace, with_metadata=query.user_metadata)
+    if query.presign:
+        signed = await call.session.links.download(repo, entry)
+        stats.physical_address, stats.physical_address_expiry = signed.url, signed.expires_at // SECOND
+    return json_reply(200, stats)
 
 
 @operations.add(
@@ -191,7 +202,10 @@ async def list_objects(call: Call) -> Reply:
         amount=wanted(query.amount),
     )
     namespace = await call.session.objects.namespace(repository)
-    return json_reply(200, stats_page(page, namespace, with_metadata=query.user_metadata))
+    body = stats_page(page, namespace, with_metadata=query.user_metadata)
+    if query.presign:
+        await _sign_all(call, body.results)
+    return json_reply(200, body)
 
 
 @operations.add(
@@ -208,10 +222,16 @@ async def get_object(call: Call) -> Reply:
     query, headers = call.query(ReadQuery), call.headers(ReadHeaders)
     objects = call.session.objects
     repo, entry = await objects.locate(call.path["repository"], call.path["ref"], query.path)
+    if query.presign:
+        signed = await call.session.links.download(repo, entry)
+        return empty_reply(302, headers=((b"location", signed.url.encode()),))
     if headers.if_none_match and headers.if_none_match == f'"{entry.checksum}"':
         return empty_reply(304, headers=_object_headers(entry))
     if headers.range:
-        part = parse_range(headers.range, entry.size_bytes)
+        try:
+            part = parse_range(headers.range, entry.size_bytes)
+        except InvalidInputError as error:
+            return range_error(headers.range, entry.size_bytes, error)
         assert part.end is not None, "a parsed range has an end"
         told = b"bytes %d-%d/%d" % (part.start, part.end - 1, entry.size_bytes)
         chunks = objects.open(repo, entry, byte_range=part)
@@ -237,7 +257,10 @@ async def head_object(call: Call) -> Reply:
     sent: Headers = (*_object_headers(entry), (b"accept-ranges", b"bytes"))
     if not headers.range:
         return Reply(200, b"", sent, length=entry.size_bytes)
-    part = parse_range(headers.range, entry.size_bytes)
+    try:
+        part = parse_range(headers.range, entry.size_bytes)
+    except InvalidInputError as error:
+        return range_error(headers.range, entry.size_bytes, error)
     assert part.end is not None, "a parsed range has an end"
     told = b"bytes %d-%d/%d" % (part.start, part.end - 1, entry.size_bytes)
     return Reply(206, b"", (*sent, (b"content-range", told)), length=part.end - part.start)
@@ -257,7 +280,7 @@ async def upload_object(call: Call) -> Reply:
     """Upload an object."""
     query = call.query(WriteQuery)
     parse_path(query.path)
-    condition = _condition(call.headers(WriteHeaders))
+    condition = condition_of(call.headers(WriteHeaders))
     upload = await read_upload(call)
     entry = await call.session.objects.upload(
         call.path["repository"],
@@ -412,12 +435,21 @@ async def underlying_properties(call: Call) -> Reply:
     return json_reply(200, UnderlyingProperties())
 
 
+async def _sign_all(call: Call, listed: Sequence[ObjectStats]) -> None:
+    """Replace addresses by URLs, as far as the caller may read the objects."""
+    repository = call.path["repository"]
+    for each in listed:
+        if each.path_type == "object":
+            signed = await call.session.links.download_address(repository, each.path, each.physical_address)
+            each.physical_address, each.physical_address_expiry = signed.url, signed.expires_at // SECOND
+
+
 def _object_headers(entry: Entry) -> Headers:
     disposition = b"inline" if entry.content_type.startswith(_INLINE_TYPES) else b"attachment"
     return (
-        (b"etag", f'"{entry.checksum}"'.encode()),
+        (b"etag", b'"%s"' % _header_text(entry.checksum)),
         (b"last-modified", http_date(entry.mtime).encode()),
-        (b"content-type", (entry.content_type or "application/octet-stream").encode("latin-1", "replace")),
+        (b"content-type", _header_text(entry.content_type) or b"application/octet-stream"),
         (b"cache-control", b"no-store, must-revalidate"),
         (b"expires", b"0"),
         (b"x-content-type-options", b"nosniff"),
@@ -426,7 +458,13 @@ def _object_headers(entry: Entry) -> Headers:
     )
 
 
-def _condition(headers: WriteHeaders) -> Condition | None:
+def _header_text(text: str) -> bytes:
+    """Return what an entry says as a header's value. Whoever staged it may have written anything."""
+    return text.encode("latin-1", "replace") if text.isprintable() else b""
+
+
+def condition_of(headers: WriteHeaders) -> Condition | None:
+    """Return the condition that the headers of a write state."""
     if headers.if_match and headers.if_none_match:
         raise InvalidInputError(
             ErrorKind.UNSUPPORTED, "header: If-Match and If-None-Match exclude each other: send one of them"

@@ -92,16 +92,7 @@ async def merge_into_branch(call: Call) -> Reply:
     """Merge a ref into a branch."""
     body = call.body(Merge)
     source, dest = call.path["sourceRef"], call.path["destinationBranch"]
-    request = MergeRequest(
-        commit=request_of(
-            call,
-            body.message or f"Merge '{source}' into '{dest}'",
-            metadata=body.metadata,
-            allow_empty=body.allow_empty,
-        ),
-        strategy=MergeStrategy(body.strategy),
-        squash=body.squash_merge,
-    )
+    request = merge_request(call, body, source, dest)
     try:
         merged = await call.session.diffs.merge(
             call.path["repository"], source, dest, request, force=body.force
@@ -126,4 +117,18 @@ async def find_merge_base(call: Call) -> Reply:
     return json_reply(
         200,
         MergeBase(source_commit_id=found.source, destination_commit_id=found.dest, base_commit_id=found.base),
+    )
+
+
+def merge_request(call: Call, body: Merge, source: str, dest: str) -> MergeRequest:
+    """Return what the catalog needs to know about a merge."""
+    return MergeRequest(
+        commit=request_of(
+            call,
+            body.message or f"Merge '{source}' into '{dest}'",
+            metadata=body.metadata,
+            allow_empty=body.allow_empty,
+        ),
+        strategy=MergeStrategy(body.strategy),
+        squash=body.squash_merge,
     )

@@ -1,0 +1,89 @@
+"""Commit records written as they are given: how a history moves between installations.
+
+A record stands for a tree, so its metarange must be there, and it comes after its
+parents. It is nobody's HEAD until a ref is put on it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import repository_arn
+from lakebed.auth.caller import Caller
+from lakebed.catalog.engine import Engine, require_writable
+from lakebed.committed.names import metarange_key
+from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
+from lakebed.model.commits import Commit
+from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Nonce, is_commit_id
+
+_METARANGE: Final = re.compile(r"[0-9a-z]+(-[0-9a-z]+)*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """A commit as its author's installation had it."""
+
+    id: str
+    committer: str
+    message: str
+    metarange: str
+    date: int
+    parents: Sequence[str]
+    generation: int
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class CommitRecords:
+    """Use cases on bare commit records."""
+
+    def __init__(self, engine: Engine, caller: Caller) -> None:
+        self._engine = engine
+        self._caller = caller
+
+    async def create(self, repo_name: str, record: CommitRecord, *, force: bool = False) -> None:
+        """Write a commit's record.
+
+        Raises:
+            InvalidInputError: an id that is none, or a generation that does not follow the parents'.
+            NotFoundError: a parent or the metarange is not there.
+            AlreadyExistsError: `COMMIT_EXISTS`: there is another commit with that id.
+        """
+        self._caller.require(Action.CREATE_COMMIT, repository_arn(repo_name))
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+        for commit_id in (record.id, *record.parents):
+            if not is_commit_id(commit_id):
+                raise InvalidInputError(
+                    ErrorKind.INVALID_ARGUMENT, f"commit id {commit_id!r} is not 64 hex digits"
+                )
+        commits = self._engine.parts.commits
+        parents = await commits.get_many(repo, [CommitId(each) for each in record.parents])
+        expected = max((each.generation for each in parents), default=0) + 1
+        if record.generation != expected:
+            raise InvalidInputError(
+                ErrorKind.INVALID_ARGUMENT, f"generation must be {expected}: one more than the parents'"
+            )
+        if record.metarange != EMPTY_TREE:
+            store = await self._engine.store_of(repo)
+            known = _METARANGE.fullmatch(record.metarange) is not None
+            if not known or await store.head(metarange_key(MetarangeId(record.metarange))) is None:
+                raise NotFoundError(
+                    ErrorKind.KEY_NOT_FOUND, f"there is no metarange {record.metarange!r} in {repo_name}"
+                )
+        await commits.add(
+            repo,
+            Commit(
+                id=CommitId(record.id),
+                committer=record.committer,
+                message=record.message,
+                tree=MetarangeId(record.metarange),
+                date=record.date,
+                created_at=await self._engine.parts.kv.now(),
+                parents=tuple(each.id for each in parents),
+                generation=record.generation,
+                nonce=Nonce(self._engine.parts.ids.token()),
+                metadata=dict(record.metadata),
+            ),
+        )

@@ -1,0 +1,92 @@
+"""A real `lakebed run --quickstart` for tests: a process on a free loopback port, ended with the test run."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ACCESS_KEY = "AKIAIOSFOLQUICKSTART"
+SECRET_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """A running server."""
+
+    endpoint: str
+    folder: Path
+    imports: Path
+    """A folder that objects may be imported from."""
+    process: "subprocess.Popen[bytes]"
+    access_key: str = ACCESS_KEY
+    secret_key: str = SECRET_KEY
+
+
+@contextmanager
+def running_server(
+    folder: Path, *, workers: int = 1, environment: Mapping[str, str] | None = None
+) -> Iterator[ServerProcess]:
+    """Start a server on an empty folder, wait until it answers, and end it afterwards."""
+    imports = folder / "imports"
+    imports.mkdir(parents=True)
+    port = _free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                str(Path(sys.executable).parent / "lakebed"),
+                "run",
+                "--quickstart",
+                *("--data", str(folder / "data")),
+                *("--listen", f"127.0.0.1:{port}"),
+                *("--workers", str(workers)),
+            ],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={
+                **os.environ,  # noqa: TID251  the child inherits what the test run has
+                "LAKEBED_STORAGE_LOCAL_IMPORT_PREFIXES": str(imports),
+                **(environment or {}),
+            },
+        )
+        try:
+            _await_health(endpoint, process, folder / "server.log")
+            yield ServerProcess(endpoint, folder, imports, process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _await_health(endpoint: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(f"{endpoint}/_health", timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.05)
+    raise RuntimeError(f"the server did not start:\n{log.read_text(errors='replace')}")
