@@ -24,7 +24,7 @@ import msgspec
 
 from lakebed.client.imports import Import
 from lakebed.client.ref import Ref
-from lakebed.client.replies import Change, CommitInfo, ObjectInfo, RefInfo
+from lakebed.client.replies import Change, CommitInfo, ObjectInfo, RefInfo, StashInfo
 from lakebed.client.transport import Request, decode
 from lakebed.client.uploads import Body, UploadOptions
 from lakebed.client.writer import ObjectTextWriter, ObjectWriter
@@ -100,6 +100,10 @@ class Branch(Ref):
         else:
             body = {"type": "reset"}
         self._transport.put(*self._branch(), body=body)
+
+    def stash(self, message: str = "") -> StashInfo:
+        """Put what is uncommitted aside; `Repo.pop_stash` brings it back."""
+        return decode(self._change_head("stash", body={"message": message}), StashInfo)
 
     def hard_reset(self, ref: Ref | str) -> None:
         """Let the branch, which must be clean, point at another commit."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Self
 
+from lakebed.client.auth import Auth
 from lakebed.client.config import ClientConfig, load_config
 from lakebed.client.replies import RepositoryInfo, ServerInfo
 from lakebed.client.repo import Repo
@@ -36,6 +37,11 @@ class Client:
     def config(self) -> ClientConfig:
         """What this client connects to."""
         return self._transport.config
+
+    @property
+    def auth(self) -> Auth:
+        """Users, groups, policies and access keys."""
+        return Auth(self._transport)
 
     def close(self) -> None:
         """Close the connections."""

@@ -123,3 +123,58 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     version_config: VersionConfig
     storage_config: StorageConfig
+
+
+class StashInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes of a branch, put aside."""
+
+    id: str
+    branch: str
+    base_commit_id: str
+    message: str
+    creation_date: int
+
+
+class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A user."""
+
+    id: str
+    creation_date: int = 0
+
+
+class CurrentUser(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is asking."""
+
+    user: UserInfo
+
+
+class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of users."""
+
+    id: str
+    creation_date: int = 0
+    description: str = ""
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule of a policy."""
+
+    effect: str
+    action: list[str]
+    resource: str
+
+
+class PolicyInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody may do."""
+
+    id: str
+    creation_date: int = 0
+    statement: list[Statement]
+
+
+class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
+    """An access key; its secret is shown once, when it is made."""
+
+    access_key_id: str
+    creation_date: int = 0
+    secret_access_key: str = ""

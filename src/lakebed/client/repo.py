@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lakebed.client.branch import Branch
 from lakebed.client.ref import Ref
-from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo
+from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo, StashInfo
 from lakebed.client.tag import Tag
 from lakebed.client.transport import Transport, decode
 
@@ -71,6 +71,15 @@ class Repo:
         return self._transport.pages(
             RefInfo, *self._path("tags"), query={"prefix": prefix or None}, limit=limit
         )
+
+    def stashes(self, *, limit: int | None = None) -> Iterator[StashInfo]:
+        """Yield the changes that were put aside, oldest first."""
+        return self._transport.pages(StashInfo, *self._path("stashes"), limit=limit)
+
+    def pop_stash(self, stash_id: str, *, into: Branch | str = "") -> StashInfo:
+        """Lay a stash over the branch it came from, or over another."""
+        response = self._transport.post(*self._path("stashes", stash_id, "pop"), body={"into": str(into)})
+        return decode(response, StashInfo)
 
     def _path(self, *below: str) -> tuple[str, ...]:
         return ("repositories", self.name, *below)

@@ -1,0 +1,1 @@
+"""`lakebed://repo/ref/path` for everything that speaks fsspec: pandas, Polars, PyArrow, DuckDB, Dask."""
