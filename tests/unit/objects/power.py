@@ -1,9 +1,11 @@
 """A scenario of writes to a folder, and what must be left of them after a power cut."""
 
 import asyncio
+import gc
 import random  # noqa: TID251  seeds of luck
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from lakebed.env.ids import SeededIds
@@ -16,6 +18,7 @@ from lakebed.testing.fake_disk import ForgetfulDisk, Luck
 
 LARGE = b"large" * (SMALL_OBJECT_BYTES_MAX // 5 + 1)
 GONE = None
+_DEATHS = count()
 
 
 @dataclass
@@ -118,8 +121,8 @@ class Scenario:
         del self.promises.pending["up/load"]
 
     async def _rotated(self) -> None:
-        while self.store._rotation is not None:
-            await asyncio.wait([self.store._rotation])
+        if self.store._rotation is not None:
+            await self.store._rotation
 
 
 def open_root(base: Path, disk: ForgetfulDisk) -> LocalObjects:
@@ -130,6 +133,13 @@ def open_root(base: Path, disk: ForgetfulDisk) -> LocalObjects:
         ids=SeededIds(id(disk)),
         journal_bytes_max=800,
     )
+
+
+def die(store: LocalObjects) -> None:
+    """Let go of a store as a dying process does: its files close, and nothing else happens."""
+    store._opened = None
+    if next(_DEATHS) % 20 == 0:
+        gc.collect()  # Tracebacks of the power cut keep files open in cycles.
 
 
 async def broken_promises(base: Path, disk: ForgetfulDisk, promises: Promises) -> list[str]:

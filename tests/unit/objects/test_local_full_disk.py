@@ -67,6 +67,7 @@ async def test_a_write_that_fails_at_any_step_leaves_the_old_or_the_whole_new(
         error = await failure_of(write(store))
 
         if error is None:
+            await store.close()
             break
         kinds.append(error.kind)
         assert f"{base / 'root'} is full: free space there" in str(error)
@@ -77,12 +78,16 @@ async def test_a_write_that_fails_at_any_step_leaves_the_old_or_the_whole_new(
             assert before.keys() <= after.keys()
         await store.delete(list(set(await keys_of(store)) - before.keys()))
         assert await failure_of(write(store)) is None, "space was freed"
+        await store.close()
     assert kinds.count(ErrorKind.DISK_FULL) >= 4
     assert set(kinds) <= {ErrorKind.DISK_FULL, ErrorKind.OUTCOME_UNKNOWN}
 
 
 async def after_power_cut(disk: ForgetfulDisk, left: Path) -> dict[str, bytes]:
-    return await contents(opened(left, disk.cut(left)))
+    store = opened(left, disk.cut(left))
+    found = await contents(store)
+    await store.close()
+    return found
 
 
 async def test_one_put_that_finds_no_room_does_not_take_the_others_with_it(tmp_path: Path) -> None:
@@ -97,6 +102,7 @@ async def test_one_put_that_finds_no_room_does_not_take_the_others_with_it(tmp_p
 
     assert raised.value.kind is ErrorKind.DISK_FULL
     assert await contents(store) == {"k": OLD, "second": b"2"}
+    await store.close()
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.EIO])
@@ -110,6 +116,7 @@ async def test_other_failures_of_the_disk_name_the_folder(tmp_path: Path, number
         await store.put("l", b"1")
 
     assert raised.value.kind is ErrorKind.STORE_UNAVAILABLE
+    await store.close()
 
 
 async def test_a_root_that_cannot_be_made_is_told(tmp_path: Path) -> None:

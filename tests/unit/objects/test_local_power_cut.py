@@ -4,7 +4,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.unit.objects.power import Scenario, broken_promises, lucks, open_root
+from tests.unit.objects.power import Scenario, broken_promises, die, lucks, open_root
 
 from lakebed.objects.local.disk import Sync
 from lakebed.testing.fake_disk import ForgetfulDisk, PowerCutError
@@ -25,6 +25,7 @@ async def losses(tmp_path: Path, *, ignored: Sync | None) -> list[str]:
             left = disk.cut(after, luck=luck)
             broken = await broken_promises(after, left, scenario.promises)
             if broken:
+                die(scenario.store)
                 return [f"after {name!r}: {text}" for text in broken]
     await scenario.store.close()
     return []
@@ -41,15 +42,18 @@ async def losses_of_two_cuts(tmp_path: Path, *, ignored: Sync | None) -> list[st
     disk = ForgetfulDisk(base, ignored=ignored, failing=Sync.CHECKPOINT)
     scenario = Scenario(base, disk)
     await scenario.run_again_and_again()
+    die(scenario.store)
     scenario.promises.pending["another"] = b"1"
     for moment in count(1):
         once = tmp_path / f"once-{moment}"
         opening = disk.cut(once, stop_at=moment)
+        store = open_root(once, opening)
         try:
-            await open_root(once, opening).put("another", b"1")
+            await store.put("another", b"1")
         except PowerCutError:
-            pass
+            die(store)
         else:
+            die(store)
             return []
         for number, luck in enumerate(lucks(SEEDS)):
             twice = tmp_path / f"twice-{moment}-{number}"
@@ -86,8 +90,9 @@ async def test_the_power_may_go_out_at_any_moment(tmp_path: Path, lucky: int) ->
             async for _ in scenario.run():
                 pass
         except PowerCutError:
-            pass
+            die(scenario.store)
         else:
+            die(scenario.store)
             assert moment > 300, "the scenario has become too short to mean anything"
             return
         for number, luck in enumerate(lucks(2)):

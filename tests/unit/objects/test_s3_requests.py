@@ -1,5 +1,9 @@
 """Signatures and answers of S3, without a server."""
 
+import fcntl
+import http.client
+import resource
+import socket
 from dataclasses import replace
 
 import pytest
@@ -16,6 +20,7 @@ from lakebed.objects.s3.replies import (
     parse_list,
     parse_upload_id,
 )
+from lakebed.objects.s3.requests import _is_over
 from lakebed.objects.s3.signing import presigned_url, query_text, signed_headers
 
 # The example in Amazon's documentation of signature version 4: bucket, key, date and keys are theirs.
@@ -125,3 +130,18 @@ def test_an_answer_that_is_no_xml_is_an_outage() -> None:
     assert error_code(b"<html>not closed") == ""
     with pytest.raises(UnavailableError):
         parse_list(b"gateway time-out")
+
+
+def test_a_connection_is_looked_at_however_many_files_are_open() -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 2000:
+        pytest.skip("so many files cannot be open here")
+    server, client = socket.socketpair()
+    high = fcntl.fcntl(client.fileno(), fcntl.F_DUPFD, 1500)
+    connection = http.client.HTTPConnection("host")
+    connection.sock = socket.socket(fileno=high)
+    client.close()
+
+    assert not _is_over(connection)
+    server.close()
+    assert _is_over(connection)
+    connection.close()

@@ -17,6 +17,9 @@ from lakebed.objects.local.names import is_file_name
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # What opening a segment says when a file, a link or a socket is in the way.
 _BLOCKED: Final = frozenset({errno.ENOTDIR, errno.ELOOP})
+# Folders of one store that stay open: those being written to and a few that are read, and no more, because a
+# process has about a thousand descriptors for all its stores.
+_KEPT_MAX: Final = 32
 # A folder that is removed as often as it is made again: somebody is at war with us.
 _ATTEMPTS_MAX: Final = 100
 
@@ -44,7 +47,7 @@ class Folder:
 class Folders:
     """The folders of one root, those used last kept open."""
 
-    def __init__(self, root: Folder, disk: Disk, *, kept_max: int = 256) -> None:
+    def __init__(self, root: Folder, disk: Disk, *, kept_max: int = _KEPT_MAX) -> None:
         self._root = root
         self._disk = disk
         self._kept_max = kept_max

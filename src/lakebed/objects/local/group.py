@@ -32,6 +32,7 @@ class GroupCommit:
         self._workers = workers
         self._after_batch = after_batch
         self._queue: deque[_Waiting] = deque()
+        self._batch: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
 
     async def put(self, put: SmallPut) -> ETag:
@@ -51,24 +52,22 @@ class GroupCommit:
         try:
             await self._pump()
         except BaseException as error:
-            # A bug, or the end of the loop: nobody may wait for ever.
-            while self._queue:
-                _fail(self._queue.popleft().done, error)
-            raise
+            # A bug, or the end of the loop: nobody may wait for ever, and somebody must hear of it.
+            told = [_fail(item.done, error) for item in [*self._batch, *self._queue]]
+            self._queue.clear()
+            if not any(told) or isinstance(error, asyncio.CancelledError):
+                raise
         finally:
             self._running = None
 
     async def _pump(self) -> None:
         while self._queue:
-            batch = self._take()
-            try:
-                outcomes = await self._workers.run(self._changes.put_small, [item.put for item in batch])
-            except BaseException as error:
-                for item in batch:
-                    _fail(item.done, error)
-                raise
-            for item, outcome in zip(batch, outcomes, strict=True):
+            self._batch = self._take()
+            puts = [item.put for item in self._batch]
+            outcomes = await self._workers.run(self._changes.put_small, puts)
+            for item, outcome in zip(self._batch, outcomes, strict=True):
                 _settle(item.done, outcome)
+            self._batch = []
             self._after_batch()
             await asyncio.sleep(0)
 
@@ -100,6 +99,9 @@ def _settle(done: asyncio.Future[ETag], outcome: ETag | LakebedError) -> None:
         done.set_result(outcome)
 
 
-def _fail(done: asyncio.Future[ETag], error: BaseException) -> None:
-    if not done.done():
-        done.set_exception(error)
+def _fail(done: asyncio.Future[ETag], error: BaseException) -> bool:
+    """Tell a caller; return whether there was one to tell."""
+    if done.done():
+        return False
+    done.set_exception(error)
+    return True

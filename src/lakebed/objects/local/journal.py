@@ -134,7 +134,7 @@ class Journal:
         try:
             self._rotate()
         finally:
-            os.close(held)
+            held.close()
 
     def generations(self) -> list[int]:
         """Return the numbers of the files that are there, oldest first."""

@@ -43,6 +43,24 @@ def generation_lock(generation: int) -> int:
     return _GENERATIONS + generation
 
 
+class Held:
+    """A lock that is held until `close`, or until nobody knows of it any more."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def close(self) -> None:
+        """Let go."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Locks:
     """The lock file of a root."""
 
@@ -63,13 +81,13 @@ class Locks:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _flock(fcntl.F_UNLCK, 0, 0))
             self._free.append(descriptor)
 
-    def keep(self, offset: int) -> int:
-        """Share the byte; return a descriptor that holds it until it is closed."""
+    def keep(self, offset: int) -> Held:
+        """Share the byte."""
         descriptor = self._take()
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _flock(fcntl.F_RDLCK, offset, 1))
-        return descriptor
+        return Held(descriptor)
 
-    def try_keep(self, offset: int) -> int | None:
+    def try_keep(self, offset: int) -> Held | None:
         """Like `keep`, for one holder alone; None if anyone else has the byte."""
         descriptor = self._take()
         try:
@@ -77,12 +95,15 @@ class Locks:
         except BlockingIOError:
             self._free.append(descriptor)
             return None
-        return descriptor
+        return Held(descriptor)
 
     def close(self) -> None:
         """Close the descriptors that nobody holds."""
         while self._free:
             os.close(self._free.pop())
+
+    def __del__(self) -> None:
+        self.close()
 
     def _take(self) -> int:
         # `list.pop` is atomic: no lock around the locks.

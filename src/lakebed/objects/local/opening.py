@@ -28,7 +28,7 @@ from lakebed.objects.local.files import Files, open_file
 from lakebed.objects.local.folders import Folder, Folders, made, open_root
 from lakebed.objects.local.frames import Frame, Kind
 from lakebed.objects.local.journal import Journal, NoJournal, Recorder
-from lakebed.objects.local.locks import OPENING, USERS, Locks
+from lakebed.objects.local.locks import OPENING, USERS, Held, Locks
 from lakebed.objects.local.names import STATE
 from lakebed.objects.local.scratch import Scratch
 from lakebed.objects.local.uploads import Uploads
@@ -55,16 +55,16 @@ class OpenRoot:
     scratch: Scratch
     journal: Recorder
     locks: Locks
-    user: int
+    user: Held
 
     def close(self) -> None:
         """Let go of the root. The last one out leaves no journal behind."""
         self.scratch.close()
-        os.close(self.user)
+        self.user.close()
         alone = self.locks.try_keep(USERS)
         if alone is not None:
             self.journal.rotate()
-            os.close(alone)
+            alone.close()
         self.locks.close()
 
 

@@ -102,4 +102,9 @@ class S3Requests:
 
 def _is_over(connection: http.client.HTTPConnection) -> bool:
     """Return whether the server has hung up: between two answers it has nothing else to say."""
-    return connection.sock is not None and bool(select.select([connection.sock], [], [], 0)[0])
+    if connection.sock is None:
+        return False
+    # Not `select.select`: it cannot look at descriptors above 1,023.
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
