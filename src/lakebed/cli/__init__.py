@@ -1,1 +1,1 @@
-"""The lakebed command."""
+"""The command line: one noun a file. Each talks to a server through the client."""

@@ -1,24 +1,72 @@
 """The `lakebed` command: finds its sub-commands by entry-point group, and turns errors into sentences.
 
 Commands that run the engine live with it in `server`, those of Spark in `spark`;
-each announces itself in the group `lakebed.commands`, so that this module imports
-none of them and a plugin can add its own.
+each announces itself in the group `lakebed.commands`, as a Typer application or as
+a function, so that this module imports none of them and a plugin can add its own.
+Only the command that is called is imported: listing a folder does not wait for the
+engine to load.
 """
 
 import sys
-from importlib.metadata import entry_points, version
-from typing import Annotated
+from importlib.metadata import EntryPoint, entry_points, version
+from typing import Annotated, Any, Final, cast
 
 import typer
-from rich.console import Console
+from typer.core import TyperGroup
+from typer.main import get_command
 
+from lakebed.cli.errors import exit_code_of, show
 from lakebed.errors import LakebedError
 
-_GROUP = "lakebed.commands"
+_GROUP: Final = "lakebed.commands"
+
+# The help page, from top to bottom. What is not here comes last.
+_PANELS: Final = {
+    "Data": ("repo", "fs", "import"),
+    "Versions": ("branch", "commit", "log", "diff", "merge", "tag", "stash"),
+    "Access": ("auth", "config", "doctor"),
+    "Server": ("run", "setup", "demo", "compactor", "verify", "diagnostics", "gc", "kv"),
+}
+_OTHERS: Final = "More"
+_ORDER: Final = {name: (panel, i) for panel, names in _PANELS.items() for i, name in enumerate(names)}
+
+
+class _Commands(TyperGroup):
+    """Sub-commands that are imported when they are asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        panels = [*_PANELS, _OTHERS]
+
+        def place(name: str) -> tuple[int, int, str]:
+            panel, index = _ORDER.get(name, (_OTHERS, 0))
+            return panels.index(panel), index, name
+
+        return sorted({entry.name for entry in entry_points(group=_GROUP)}, key=place)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        for entry in entry_points(group=_GROUP, name=cmd_name):
+            command = _load(entry)
+            command.rich_help_panel = _ORDER.get(cmd_name, (_OTHERS, 0))[0]
+            return command
+        return None
+
+
+def _load(entry: EntryPoint) -> Any:
+    found, shell = entry.load(), typer.Typer(add_completion=False, rich_markup_mode="rich")
+    if not isinstance(found, typer.Typer):
+        shell.command(entry.name)(found)
+        return get_command(shell)
+    shell.add_typer(found, name=entry.name)
+    return cast("TyperGroup", get_command(shell)).commands[entry.name]
+
 
 app = typer.Typer(
     name="lakebed",
+    cls=_Commands,
     help="Git for data lakes: branches, commits and merges over object storage.",
+    epilog="Things are named [cyan]lakebed://repo/ref/path[/]; the scheme may be left out. "
+    "A server is found by LAKEBED_ENDPOINT, LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY, "
+    "or by lakectl's own settings; [cyan]lakebed doctor[/] says whether that works.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -43,12 +91,8 @@ def _options(
 
 def main() -> None:
     """Run the command line."""
-    for entry in sorted(entry_points(group=_GROUP), key=lambda entry: entry.name):
-        app.add_typer(entry.load(), name=entry.name)
     try:
         app()
     except LakebedError as error:
-        Console(stderr=True, highlight=False).print(
-            f"[bold red]error:[/] {error} [dim]({error.kind})[/]", soft_wrap=True
-        )
-        sys.exit(1)
+        show(error)
+        sys.exit(exit_code_of(error))

@@ -1,0 +1,70 @@
+"""A progress bar for transfers: on a terminal only, and on standard error, so that output stays clean."""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.text import Text
+
+from lakebed.cli.output import print_json, say, size
+from lakebed.client.transfers import Done, Outcome
+
+
+def transfer_bar() -> Progress:
+    """Return a bar that counts bytes; where nobody watches, it shows nothing."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the files of a folder."""
+
+    copied: int = 0
+    skipped: int = 0
+    failed: int = 0
+    bytes: int = 0
+
+
+def report(outcomes: Iterable[Outcome], *, verb: str, json: bool) -> None:
+    """Print how a transfer of a folder went, failures as they come; end with 1 if there were any."""
+    tally, errors = Tally(), Console(stderr=True, highlight=False)
+    for outcome in outcomes:
+        match outcome.done:
+            case Done.COPIED:
+                tally.copied += 1
+                tally.bytes += outcome.size_bytes
+            case Done.SKIPPED:
+                tally.skipped += 1
+            case Done.FAILED:
+                tally.failed += 1
+                errors.print(
+                    Text.assemble(("failed: ", "bold red"), f"{outcome.path}: {outcome.error}"),
+                    soft_wrap=True,
+                )
+    if json:
+        print_json(tally)
+    else:
+        already = f", {tally.skipped} were there already" if tally.skipped else ""
+        say(f"{verb} {{}} files ({size(tally.bytes)}){already}", tally.copied)
+    if tally.failed:
+        errors.print(f"{tally.failed} files failed: run the same command again to go on from here")
+        raise typer.Exit(1)
