@@ -12,7 +12,7 @@ from lakebed.api.errors import ErrorBody
 from lakebed.api.operation import Access, Body, Operation
 
 _REFS: Final = "#/components/schemas/{name}"
-_SECURITY: Final = [{"basic_auth": []}, {"jwt_token": []}, {"cookie_auth": []}]
+_SECURITY: Final[list[dict[str, list[str]]]] = [{"basic_auth": []}, {"jwt_token": []}, {"cookie_auth": []}]
 _SCHEMES: Final = {
     "basic_auth": {"type": "http", "scheme": "basic"},
     "jwt_token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
