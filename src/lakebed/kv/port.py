@@ -63,7 +63,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesFence:
-    """Holds while the record at (`partition`, `key`) was last swapped with `names` that begin with these."""
+    """Holds while the record at (`partition`, `key`) was last swapped with `names` that begin with these.
+
+    Safe against every `swap` of that record, so it must be written by `swap` only.
+    """
 
     partition: str
     key: bytes

@@ -129,6 +129,20 @@ async def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> 
     assert str(tmp_path) in str(caught.value)
 
 
+async def test_a_damaged_page_is_corrupt_and_the_store_stays_usable(lmdb_store: LmdbKV) -> None:
+    def read() -> None:
+        with lmdb_store.environment.reading():
+            error = lmdb.CorruptedError("mdb_get: damaged")
+            error.code = -30796
+            raise error
+
+    with pytest.raises(CorruptError) as caught:
+        read()
+
+    assert caught.value.kind is ErrorKind.UNREADABLE
+    assert await lmdb_store.get("p", b"k") is None
+
+
 async def test_one_process_opens_a_folder_once(lmdb_store: LmdbKV, tmp_path: Path) -> None:
     with pytest.raises(UnavailableError):
         LmdbKV(tmp_path / "kv")

@@ -274,6 +274,8 @@ class _Reading:
     ) -> None:
         self._txn.abort()
         self._environment._reading.release()  # noqa: SLF001
+        if isinstance(error, lmdb.Error):
+            raise self._environment._explain(error) from error  # noqa: SLF001
 
 
 def _open(folder: Path, map_bytes: int) -> lmdb.Environment:
