@@ -10,7 +10,6 @@ from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.env.work import ProcessWorkers, ThreadWorkers
 from lakebed.kv.open import open_kv
-from lakebed.kv.wrappers.shared_reads import SharedReads
 from lakebed.model.repository import GoneRepository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import canonical_namespace
@@ -69,8 +68,7 @@ async def open_engine(config: Config, folder: Layout) -> AsyncIterator[Wired]:
         stack.push_async_callback(external.close)
         wired = wire(
             Surroundings(
-                # Sharing a read pays where a read is a round trip; an embedded one is cheaper than waiting for it.
-                kv=SharedReads(kv) if kv.capabilities.engine_time else kv,
+                kv=kv,
                 open_store=open_namespace,
                 external=external,
                 canonical_namespace=canonical,
