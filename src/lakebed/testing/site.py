@@ -12,6 +12,7 @@ from lakebed.env.ids import SystemIds
 from lakebed.env.work import InlineWorkers, ThreadWorkers
 from lakebed.kv.drivers.postgres import PostgresKV
 from lakebed.kv.port import KVStore
+from lakebed.model.repository import GoneRepository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import canonical_namespace
 from lakebed.objects.open import open_store
@@ -32,6 +33,7 @@ class Site:
     postgres_url: str | None = None
     kv: KVStore | None = None
     """One that is not opened twice in a process. Otherwise every engine connects for itself."""
+    import_prefixes: tuple[str, ...] = ()
     in_memory: dict[str, ObjectStore] = field(default_factory=dict)
     """Memory stores are kept: each opening of one would be a new one."""
 
@@ -57,12 +59,26 @@ class Site:
                     stack.push_async_callback(stores[namespace].close)
                 return stores[namespace]
 
+            canonical = partial(canonical_namespace, data_dir=self.settings.data_dir)
+
+            async def namespaces() -> list[str]:
+                repositories = wired.engine.repositories.scan()
+                return [
+                    canonical(found.value.namespace)
+                    async for found in repositories
+                    if not isinstance(found.value, GoneRepository)
+                ]
+
+            external = ExternalAddresses(
+                import_prefixes=self.import_prefixes, namespaces=namespaces, settings=self.settings
+            )
+            stack.push_async_callback(external.close)
             wired = wire(
                 Surroundings(
                     kv=kv,
                     open_store=opened,
-                    external=ExternalAddresses(import_prefixes=(), namespaces=lambda: ()),
-                    canonical_namespace=partial(canonical_namespace, data_dir=self.settings.data_dir),
+                    external=external,
+                    canonical_namespace=canonical,
                     cache=RangeCache(self.folder / f"cache-{ids.token()}", workers=workers),
                     workers=workers,
                     processes=InlineWorkers(),
@@ -72,6 +88,7 @@ class Site:
                 )
             )
             stack.push_async_callback(wired.engine.parts.staging.drain)
+            stack.push_async_callback(wired.sessions.tasks.drain)
             yield kv, wired
 
     @asynccontextmanager

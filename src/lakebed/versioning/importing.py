@@ -27,7 +27,7 @@ from lakebed.objects.external import ExternalAddresses, ExternalObject
 from lakebed.objects.port import ObjectInfo
 from lakebed.versioning.commit import CommitRequest, store_commit
 from lakebed.versioning.head import Attempt, HeadChanges
-from lakebed.versioning.local_files import FileChunk, hash_files, walk_files
+from lakebed.versioning.local_files import FileChunk, hash_files, path_column, walk_files
 from lakebed.versioning.parts import Parts
 from lakebed.versioning.sorted_rows import SortedRows
 
@@ -180,9 +180,12 @@ class Importer:
         known = None
         if dest is not None:
             trees = await self._parts.trees_of(repo)
-            keys = pa.array([key_prefix + name for name in chunk.names], pa.string())
+            keys = path_column(key_prefix, chunk.names, chunk.folder)
             found = await trees.lookup_many(dest, keys)
-            known = found.filter(pc.starts_with(found.column("address"), address_prefix))
+            # What is known of a path helps only if it is about this very file.
+            names = pc.utf8_slice_codeunits(found.column("key"), start=len(key_prefix))
+            addresses = pc.binary_join_element_wise(address_prefix, names, "")
+            known = found.filter(pc.equal(found.column("address"), addresses))
         return await self._parts.processes.run(
             hash_files,
             chunk.folder,

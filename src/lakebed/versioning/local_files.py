@@ -4,6 +4,7 @@ Plain functions on plain values, for worker processes: hashing a million small
 files is a few system calls for each, and one interpreter is not enough.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, NotFoundError
 from lakebed.format.blocks import ENTRY_SCHEMA
 from lakebed.format.identity import identity_of
+from lakebed.objects.local.faults import disk_error
 
 # Large enough that handing a chunk to a process is noise, small enough for progress and cancelling.
 CHUNK_FILES = 5_000
@@ -34,24 +36,18 @@ def walk_files(root: str) -> Iterator[FileChunk]:
 
     Raises:
         InvalidInputError: there is a symbolic link: what it points at may not be meant to be imported.
+        NotFoundError: a folder vanished.
+        UnavailableError: a folder cannot be read.
     """
     folders = [""]
     while folders:
         relative = folders.pop()
         folder = os.path.join(root, relative)  # noqa: PTH118  pathlib costs more than the system call here
-        names: list[str] = []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    raise InvalidInputError(
-                        ErrorKind.INVALID_ADDRESS,
-                        f"{entry.path} is a symbolic link: import what it points at by its own path, or remove it",
-                    )
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(f"{relative}{entry.name}/")
-                elif entry.is_file(follow_symlinks=False):
-                    names.append(entry.name)
-        names.sort()
+        try:
+            below, names = _list(folder)
+        except OSError as error:
+            raise _failed(error, folder) from error
+        folders += [f"{relative}{name}/" for name in below]
         for start in range(0, len(names), CHUNK_FILES):
             yield FileChunk(folder, relative, names[start : start + CHUNK_FILES])
 
@@ -64,14 +60,24 @@ def hash_files(
     A file whose address, size and mtime are those of an entry in `known` is not read again.
 
     Raises:
-        OSError: a file vanished or cannot be read.
+        NotFoundError: a file vanished.
+        UnavailableError: a file cannot be read.
+        InvalidInputError: a name is not valid Unicode, or a file has become a symbolic link.
     """
+    keys = path_column(key_prefix, names, folder)
+    addresses = path_column(address_prefix, names, folder)
     facts = _facts(known)
     sizes, mtimes, checksums, identities = [], [], [], []
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise _failed(error, folder) from error
     try:
         for name in names:
-            size, mtime, checksum = _read(name, at, facts.get(key_prefix + name))
+            try:
+                size, mtime, checksum = _read(name, at, facts.get(key_prefix + name))
+            except OSError as error:
+                raise _failed(error, os.path.join(folder, name)) from error  # noqa: PTH118  as above
             sizes.append(size)
             mtimes.append(mtime)
             checksums.append(checksum)
@@ -79,16 +85,57 @@ def hash_files(
     finally:
         os.close(at)
     blanks = [""] * len(names)
-    try:
-        keys = pa.array([key_prefix + name for name in names], pa.string())
-        addresses = pa.array([address_prefix + name for name in names], pa.string())
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(
-            ErrorKind.INVALID_PATH, f"a file name in {folder} is not valid Unicode: {error.object!r}"
-        ) from error
     columns = [keys, addresses, checksums, sizes, mtimes, blanks, blanks, identities]
     arrays = [pa.array(column, f.type) for column, f in zip(columns, ENTRY_SCHEMA, strict=True)]
     return pa.table(arrays, schema=ENTRY_SCHEMA)
+
+
+def path_column(prefix: str, names: Sequence[str], folder: str) -> pa.Array:
+    """Return `prefix` before each of the names, as text.
+
+    Raises:
+        InvalidInputError: one of them is not valid Unicode.
+    """
+    try:
+        return pa.array([prefix + name for name in names], pa.string())
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            ErrorKind.INVALID_PATH,
+            f"a file name in {folder!r} is not valid Unicode: {error.object!r}. Rename it, then import again",
+        ) from error
+
+
+def _list(folder: str) -> tuple[list[str], list[str]]:
+    """Return the names of the folders and of the files in a folder, the latter in key order."""
+    folders: list[str] = []
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                raise _is_link(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            elif entry.is_file(follow_symlinks=False):
+                names.append(entry.name)
+    names.sort()
+    return folders, names
+
+
+def _failed(error: OSError, path: str) -> LakebedError:
+    if error.errno == errno.ENOENT:
+        return NotFoundError(
+            ErrorKind.OBJECT_NOT_FOUND, f"{path!r} vanished while it was being imported: import again"
+        )
+    if error.errno == errno.ELOOP:
+        return _is_link(path)
+    return disk_error(error, repr(path))
+
+
+def _is_link(path: str) -> LakebedError:
+    return InvalidInputError(
+        ErrorKind.INVALID_ADDRESS,
+        f"{path!r} is a symbolic link: import what it points at by its own path, or remove it",
+    )
 
 
 def _read(name: str, at: int, fact: tuple[int, int, str] | None) -> tuple[int, int, str]:
