@@ -8,7 +8,7 @@ from rich.text import Text
 from lakebed.cli.arguments import RefArgument
 from lakebed.cli.output import JsonOption, console, print_json_list, say
 from lakebed.client.client import Client
-from lakebed.client.uri import parse_ref, parse_uri
+from lakebed.client.uri import parse_other_ref, parse_ref
 
 _SIGNS: Final = {
     "added": ("+", "green"),
@@ -41,7 +41,7 @@ def diff(
         if right is None:
             found = repo.branch(uri.ref).uncommitted(prefix=prefix, delimiter=delimiter, limit=limit)
         else:
-            other = parse_uri(right).ref or right if "/" in right else right
+            other = parse_other_ref(right, uri.repo)
             found = repo.ref(uri.ref).diff(
                 other, prefix=prefix, delimiter=delimiter, two_dot=two_dot, limit=limit
             )

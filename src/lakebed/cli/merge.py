@@ -9,7 +9,7 @@ from lakebed.cli.arguments import MetadataOption, RefArgument
 from lakebed.cli.output import JsonOption, parse_pairs, print_json, say, short
 from lakebed.client.branch import Strategy
 from lakebed.client.client import Client
-from lakebed.client.uri import parse_ref, parse_uri
+from lakebed.client.uri import parse_other_ref, parse_ref
 
 
 class Winner(StrEnum):
@@ -49,7 +49,7 @@ def merge(
 ) -> None:
     """Merge a ref into a branch: all of it at once, or nothing."""
     uri = parse_ref(source)
-    dest = parse_uri(into).ref if "/" in into else into
+    dest = parse_other_ref(into, uri.repo)
     with Client() as client:
         commit_id = (
             client.repo(uri.repo)

@@ -69,3 +69,15 @@ def parse_object(text: str, *, path_required: bool = True) -> Uri:
     if not uri.ref or (path_required and not uri.path):
         raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{text!r} must be {SCHEME}://repo/ref/path")
     return uri
+
+
+def parse_other_ref(text: str, repo: str) -> str:
+    """Return a second ref of `repo`: its name alone, or a whole URI, which must be of the same repository."""
+    if "/" not in text:
+        return text
+    uri = parse_ref(text)
+    if uri.repo != repo:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, f"{text!r} is not of repository {repo}: both must be of the same"
+        )
+    return uri.ref
