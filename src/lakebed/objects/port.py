@@ -101,7 +101,8 @@ class ObjectStore(Protocol):
 
         Raises:
             NotFoundError: `KEY_NOT_FOUND`.
-            InvalidInputError: `RANGE_NOT_SATISFIABLE`: the range starts at or past the end of the object.
+            InvalidInputError: `RANGE_NOT_SATISFIABLE`: the range starts at or past the end of the object;
+                `INVALID_ARGUMENT`: it is empty or begins before 0.
         """
         ...
 
@@ -149,12 +150,20 @@ class ObjectStore(Protocol):
         """Store one part (numbers from 1; again replaces it).
 
         Raises:
-            NotFoundError: there is no such upload.
+            NotFoundError: `UPLOAD_NOT_FOUND`: there is no such upload of this key.
+            InvalidInputError: `INVALID_ARGUMENT`: no part has this number.
         """
         ...
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
-        """Make the object of the parts, in the order given, and end the upload."""
+        """Make the object of the parts, which are given by rising number, and end the upload.
+
+        The object is created or replaced. Parts that are not given are dropped.
+
+        Raises:
+            NotFoundError: `UPLOAD_NOT_FOUND`.
+            InvalidInputError: `INVALID_ARGUMENT`: no parts, not rising, or one that is not there as given.
+        """
         ...
 
     async def abort_upload(self, key: str, upload: str) -> None:

@@ -9,7 +9,7 @@ from tests.unit.objects.power import Scenario, broken_promises, die, lucks, open
 from lakebed.objects.local.disk import Sync
 from lakebed.testing.fake_disk import ForgetfulDisk, PowerCutError
 
-SEEDS = 6
+SEEDS = 4
 
 
 async def losses(tmp_path: Path, *, ignored: Sync | None) -> list[str]:

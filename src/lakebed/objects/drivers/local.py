@@ -84,8 +84,10 @@ class LocalObjects:
         self._disk = disk or RealDisk()
         self._clock = clock or SystemClock()
         self._ids = ids or SystemIds()
-        self._own = ThreadWorkers(_THREADS) if workers is None else None
-        self._workers = workers or self._own or ThreadWorkers(_THREADS)
+        self._own: ThreadWorkers | None = None
+        if workers is None:
+            workers = self._own = ThreadWorkers(_THREADS)
+        self._workers = workers
         self._journal_bytes_max = journal_bytes_max
         self._opening = asyncio.Lock()
         self._opened: _Open | None = None

@@ -52,8 +52,10 @@ class S3Objects:
     def __init__(self, place: S3Place, *, clock: Clock | None = None, workers: Workers | None = None) -> None:
         self._place = place
         self._clock = clock or SystemClock()
-        self._own = None if workers else ThreadWorkers(_THREADS)
-        self._workers: Workers = workers or self._own or ThreadWorkers(_THREADS)
+        self._own: ThreadWorkers | None = None
+        if workers is None:
+            workers = self._own = ThreadWorkers(_THREADS)
+        self._workers = workers
         self._reads = _open(place, retries=3)
         self._writes = _open(place, retries=0)
         self._requests = S3Requests(place, self._clock)

@@ -50,22 +50,20 @@ def info_of(key: str, found: os.stat_result) -> ObjectInfo:
 def _plain(folders: Folders, path: str, prefix: str, start_after: str) -> Iterator[_Listed]:
     """`path` is "" or ends in a slash."""
     folder = folders.find(path.removesuffix("/"))
-    if folder is None:
-        return
     for name in _names(folder):
         key = path + name
         if not name.endswith("/"):
             if key.startswith(prefix) and key > start_after:
+                folder = folder or folders.find(path.removesuffix("/"))
                 yield from _found(folder, name, key)
         elif _may_hold(key, prefix, start_after):
+            folder = None  # A deep tree must not keep a descriptor open for each of its levels.
             yield from _plain(folders, key, prefix, start_after)
 
 
 def _hidden(folders: Folders, path: str, digits: str, prefix: str, start_after: str) -> Iterator[_Listed]:
     """`digits` is what the folders above say of the key; `prefix` and `start_after` are in hex too."""
     folder = folders.find(path)
-    if folder is None:
-        return
     for name in _names(folder):
         bare = name.removesuffix("/")
         if not is_hidden_name(bare):
@@ -85,9 +83,11 @@ def _may_hold(start: str, prefix: str, start_after: str) -> bool:
     )
 
 
-def _names(folder: Folder) -> list[str]:
+def _names(folder: Folder | None) -> list[str]:
     """Return the names of files, and of folders with a slash, in the order of the keys they stand for."""
-    names = []
+    names: list[str] = []
+    if folder is None:
+        return names
     with os.scandir(folder.fd) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -102,7 +102,9 @@ def _is_text(name: str) -> bool:
     return name.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 
-def _found(folder: Folder, name: str, key: str) -> Iterator[_Listed]:
+def _found(folder: Folder | None, name: str, key: str) -> Iterator[_Listed]:
+    if folder is None:
+        return  # Removed since its names were read.
     try:
         found = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
     except FileNotFoundError:
