@@ -18,6 +18,7 @@ from lakebed.limits import SWAP_ATTEMPTS_MAX, TASK_DEAD_SECONDS, TASK_LIFETIME_S
 from lakebed.model.ids import Nonce
 from lakebed.model.repository import Repository
 from lakebed.model.tasks import Task, TaskState
+from lakebed.refs.backoff import back_off
 from lakebed.refs.keys import TASKS_PREFIX, task_key
 from lakebed.telemetry.log import get_logger
 from lakebed.versioning.parts import Parts
@@ -74,9 +75,11 @@ class Tasks:
         Raises:
             ConflictError: `TASK_COMPLETED`.
         """
-        await self.get(repo, task_id, kind=kind)
-        updated = await self._update(repo, Nonce(task_id), lambda task: replace(task, cancel=True))
-        if updated is None:
+        known = await self.get(repo, task_id, kind=kind)
+        # The request would be taken for a sign of life of a task whose process died.
+        if known.state is not TaskState.RUNNING or not await self._update(
+            repo, Nonce(task_id), lambda task: replace(task, cancel=True)
+        ):
             raise ConflictError(ErrorKind.TASK_COMPLETED, f"{kind} {task_id} has ended already")
 
     async def sweep(self, repo: Repository) -> int:
@@ -131,27 +134,26 @@ class Tasks:
     async def _end(
         self, repo: Repository, task_id: Nonce, job: asyncio.Task[Mapping[str, str]], progress: int
     ) -> None:
-        if job.cancelled():
-            await self._update(
-                repo, task_id, lambda t: replace(t, state=TaskState.CANCELLED, error="cancelled")
-            )
-            return
-        error = job.exception()
-        if error is None:
-            result = dict(job.result())
-            await self._update(
-                repo, task_id, lambda t: replace(t, state=TaskState.DONE, progress=progress, result=result)
-            )
-            return
-        kind = error.kind.value if isinstance(error, LakebedError) else ""
-        log.warning("task_failed", task=task_id, error=str(error), kind=kind)
-        await self._update(
-            repo,
-            task_id,
-            lambda t: replace(
-                t, state=TaskState.FAILED, progress=progress, error=str(error), error_kind=kind
-            ),
-        )
+        def ended(task: Task) -> Task:
+            if job.cancelled():
+                return replace(task, state=TaskState.CANCELLED, error="cancelled")
+            error = job.exception()
+            if error is None:
+                return replace(task, state=TaskState.DONE, progress=progress, result=dict(job.result()))
+            kind = error.kind.value if isinstance(error, LakebedError) else ""
+            return replace(task, state=TaskState.FAILED, progress=progress, error=str(error), error_kind=kind)
+
+        if not job.cancelled() and (error := job.exception()) is not None:
+            log.warning("task_failed", task=task_id, error=str(error))
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            try:
+                await self._update(repo, task_id, ended)
+            except UnavailableError as error:
+                # Until this is said, the task reads as running, and then as failed, whatever it did.
+                log.warning("task_end_not_recorded", task=task_id, error=str(error))
+                await back_off(attempt, clock=self._parts.clock, ids=self._parts.ids)
+            else:
+                return
 
     async def _update(self, repo: Repository, task_id: Nonce, change: Callable[[Task], Task]) -> Task | None:
         """Swap a change of a running task in; None if it has ended or is gone."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from lakebed.committed.cache import RangeCache
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import SystemIds
-from lakebed.env.work import InlineWorkers, ThreadWorkers
+from lakebed.env.work import InlineWorkers, ThreadWorkers, Workers
 from lakebed.kv.drivers.postgres import PostgresKV
 from lakebed.kv.port import KVStore
 from lakebed.model.repository import GoneRepository
@@ -38,7 +38,9 @@ class Site:
     """Memory stores are kept: each opening of one would be a new one."""
 
     @asynccontextmanager
-    async def engine(self, *, clock: Clock | None = None) -> AsyncIterator[tuple[KVStore, Wired]]:
+    async def engine(
+        self, *, clock: Clock | None = None, processes: Workers | None = None
+    ) -> AsyncIterator[tuple[KVStore, Wired]]:
         """Yield an engine with its own caches and threads."""
         clock, ids = clock or SystemClock(), SystemIds()
         async with AsyncExitStack() as stack:
@@ -81,7 +83,7 @@ class Site:
                     canonical_namespace=canonical,
                     cache=RangeCache(self.folder / f"cache-{ids.token()}", workers=workers),
                     workers=workers,
-                    processes=InlineWorkers(),
+                    processes=processes or InlineWorkers(),
                     clock=clock,
                     ids=ids,
                     temp=self.folder,
@@ -92,9 +94,11 @@ class Site:
             yield kv, wired
 
     @asynccontextmanager
-    async def lake(self, *, clock: Clock | None = None) -> AsyncIterator[Lake]:
+    async def lake(
+        self, *, clock: Clock | None = None, processes: Workers | None = None
+    ) -> AsyncIterator[Lake]:
         """Yield an engine and its repository `lake`, made by whoever comes first."""
-        async with self.engine(clock=clock) as (kv, wired):
+        async with self.engine(clock=clock, processes=processes) as (kv, wired):
             listed = await wired.catalog.repositories.list(prefix="lake")
             found = [repo for repo in listed.results if repo.name == "lake"]
             repo = (
