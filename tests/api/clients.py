@@ -14,9 +14,7 @@ _numbers = itertools.count()
 
 def high_level(server: ServerProcess) -> Client:
     """Return the client that people use."""
-    return Client(
-        host=f"{server.endpoint}/api/v1", username=server.access_key, password=server.secret_key, retries=0
-    )
+    return Client(host=f"{server.endpoint}/api/v1", username=server.access_key, password=server.secret_key)
 
 
 def low_level(

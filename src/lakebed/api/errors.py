@@ -96,6 +96,8 @@ STATUS: Final[dict[ErrorKind, int]] = {
 }
 
 _RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+# Clients of other servers look at status and message only; ours raises the very kind.
+_KIND_HEADER: Final = b"x-lakebed-error-kind"
 
 
 class ErrorBody(msgspec.Struct):
@@ -107,4 +109,6 @@ class ErrorBody(msgspec.Struct):
 def error_reply(error: LakebedError) -> Reply:
     """Return an error as its status and body."""
     status = STATUS[error.kind]
-    return json_reply(status, ErrorBody(str(error)), headers=_RETRY_AFTER if status in (429, 503) else ())
+    kind = ((_KIND_HEADER, error.kind.value.encode()),)
+    retry_after = _RETRY_AFTER if status in (429, 503) else ()
+    return json_reply(status, ErrorBody(str(error)), headers=(*kind, *retry_after))

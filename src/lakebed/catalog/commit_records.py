@@ -4,21 +4,17 @@ A record stands for a tree, so its metarange must be there, and it comes after i
 parents. It is nobody's HEAD until a ref is put on it.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from lakebed.auth.actions import Action
 from lakebed.auth.arns import repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
-from lakebed.committed.names import metarange_key
-from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
+from lakebed.catalog.metadata_files import find_file
+from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.model.commits import Commit
 from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Nonce, is_commit_id
-
-_METARANGE: Final = re.compile(r"[0-9a-z]+(-[0-9a-z]+)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +62,7 @@ class CommitRecords:
                 ErrorKind.INVALID_ARGUMENT, f"generation must be {expected}: one more than the parents'"
             )
         if record.metarange != EMPTY_TREE:
-            store = await self._engine.store_of(repo)
-            known = _METARANGE.fullmatch(record.metarange) is not None
-            if not known or await store.head(metarange_key(MetarangeId(record.metarange))) is None:
-                raise NotFoundError(
-                    ErrorKind.KEY_NOT_FOUND, f"there is no metarange {record.metarange!r} in {repo_name}"
-                )
+            await find_file(self._engine, repo, "meta_range", record.metarange)
         await commits.add(
             repo,
             Commit(

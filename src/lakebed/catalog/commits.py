@@ -7,6 +7,7 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import branch_arn, repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.metadata_files import find_file
 from lakebed.model.commits import Commit
 from lakebed.model.ids import EMPTY_TREE, MetarangeId, parse_path
 from lakebed.model.repository import Repository
@@ -36,6 +37,7 @@ class Commits:
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="commit", force=force)
         if source_metarange is not None:
+            await find_file(self._engine, repo, "meta_range", source_metarange)
             return await self._engine.committer.commit_tree(
                 repo, name, request, MetarangeId(source_metarange)
             )

@@ -15,11 +15,13 @@ from lakebed.catalog.engine import Engine
 from lakebed.committed.names import metarange_key, range_key
 from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.model.ids import MetarangeId, RangeId
+from lakebed.model.repository import Repository
 from lakebed.objects.port import ObjectStore
 
 FileKind = Literal["range", "meta_range"]
 
 _NAME: Final = re.compile(r"[0-9a-z]+(-[0-9a-z]+)*", re.ASCII)
+_NAME_MAX: Final = 255
 
 
 class MetadataFiles:
@@ -41,10 +43,18 @@ class MetadataFiles:
     async def _find(self, repo_name: str, kind: FileKind, name: str) -> tuple[ObjectStore, str]:
         self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
         self._caller.require(Action.READ_REPOSITORY, repository_arn(repo_name))
-        repo = await self._engine.repo(repo_name)
-        key = range_key(RangeId(name)) if kind == "range" else metarange_key(MetarangeId(name))
-        store = await self._engine.store_of(repo)
-        if _NAME.fullmatch(name) is None or await store.head(key) is None:
-            noun = kind.replace("_", "")
-            raise NotFoundError(ErrorKind.KEY_NOT_FOUND, f"there is no {noun} {name!r} in {repo_name}")
-        return store, key
+        return await find_file(self._engine, await self._engine.repo(repo_name), kind, name)
+
+
+async def find_file(engine: Engine, repo: Repository, kind: FileKind, name: str) -> tuple[ObjectStore, str]:
+    """Return the store and the key of a file that is there.
+
+    Raises:
+        NotFoundError: `KEY_NOT_FOUND`.
+    """
+    key = range_key(RangeId(name)) if kind == "range" else metarange_key(MetarangeId(name))
+    store = await engine.store_of(repo)
+    if len(name) > _NAME_MAX or _NAME.fullmatch(name) is None or await store.head(key) is None:
+        noun = kind.replace("_", "")
+        raise NotFoundError(ErrorKind.KEY_NOT_FOUND, f"there is no {noun} {name!r} in {repo.name}")
+    return store, key
