@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from lakebed.testing.postgres import PostgresServer, running_postgres
+pytest.register_assert_rewrite("lakebed.testing")
+
+from lakebed.testing.postgres import PostgresServer, running_postgres  # noqa: E402  after the line above
 
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci")

@@ -15,6 +15,7 @@ from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import canonical_namespace
 from lakebed.objects.open import open_store
 from lakebed.objects.port import ObjectStore
+from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.refs.repositories import Repositories
 from lakebed.server.config import Config
 from lakebed.server.data_folder import DataFolder, Layout
@@ -46,6 +47,9 @@ async def open_engine(config: Config, folder: Layout) -> AsyncIterator[Wired]:
         clock, ids = SystemClock(), SystemIds()
         workers = ThreadWorkers(config.threads)
         stack.callback(workers.close)
+        # Storage has threads of its own: a small put must not wait behind a merge.
+        storage_workers = ThreadWorkers(config.threads)
+        stack.callback(storage_workers.close)
         processes = ProcessWorkers(config.processes)
         stack.callback(processes.close)
         kv = await open_kv(config.kv_url or f"lmdb://{folder.kv}", clock=clock)
@@ -55,9 +59,10 @@ async def open_engine(config: Config, folder: Layout) -> AsyncIterator[Wired]:
 
         async def open_namespace(namespace: str) -> ObjectStore:
             if namespace not in stores:
-                store = open_store(namespace, settings, clock=clock, ids=ids, workers=workers)
+                store = open_store(namespace, settings, clock=clock, ids=ids, workers=storage_workers)
                 stack.push_async_callback(store.close)
-                stores[namespace] = store
+                remote = not namespace.startswith("local://")
+                stores[namespace] = RetryingObjects(store, clock=clock, ids=ids) if remote else store
             return stores[namespace]
 
         canonical = partial(canonical_namespace, data_dir=settings.data_dir)
