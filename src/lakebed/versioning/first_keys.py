@@ -14,8 +14,9 @@ from lakebed.model.repository import Repository
 from lakebed.staging.reader import LayerReader, StagedKeys
 from lakebed.versioning.paging import BlockKeys, Scan, successor
 
-# Staged rows read at a time: a folder costs as little where few are staged as where many are.
-_ROWS = 32
+# Staged rows read at a time: few, for one that stays is mostly among them, and more with each window of deleted ones.
+_ROWS = 8
+_ROWS_MAX = 128
 # Beyond so many deleted paths in a row, whole blocks are cheaper than single keys.
 _TOMBSTONES_MAX = 256
 
@@ -46,10 +47,10 @@ class FirstKeys:
 
     async def __call__(self, start: str) -> str | None:
         """Return the first path from `start` on, or None."""
-        cursor, seen = max(start, self._prefix), 0
+        cursor, seen, rows = max(start, self._prefix), 0, _ROWS
         below = await self._in_tree(cursor)
         while seen < _TOMBSTONES_MAX:
-            staged = await self._in_layers(cursor)
+            staged = await self._in_layers(cursor, rows)
             for path, deleted in staged.after(cursor):
                 if below is not None and below < path:
                     return below
@@ -60,7 +61,7 @@ class FirstKeys:
                     below = await self._in_tree(successor(path))
             if staged.stop is None or (below is not None and below < staged.stop):
                 return below
-            cursor = staged.stop
+            cursor, rows = staged.stop, min(rows * 4, _ROWS_MAX)
         return await self._in_blocks(cursor)
 
     async def _in_tree(self, start: str) -> str | None:
@@ -75,11 +76,11 @@ class FirstKeys:
         self._keys = BlockKeys(block)
         return self._keys[0].decode()
 
-    async def _in_layers(self, start: str) -> StagedKeys:
+    async def _in_layers(self, start: str, rows: int) -> StagedKeys:
         """Return staged paths, among them the first ones from `start` on."""
         if self._staged is None or not self._staged.covers(start):
             self._staged = await self._reader.keys(
-                self._repo, self._branch, start=start, prefix=self._prefix, rows=_ROWS
+                self._repo, self._branch, start=start, prefix=self._prefix, rows=rows
             )
         return self._staged
 
