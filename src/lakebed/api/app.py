@@ -31,6 +31,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ROOT: Final = "/api/v1"
 
 _READS: Final = frozenset({"GET", "HEAD"})
+_CLIENT_GONE: Final = 499
 _NOBODY: Final = Caller(id="", permissions=Permissions([], user=""))
 
 log = get_logger(__name__)
@@ -53,7 +54,8 @@ class RestApp:
         except LakebedError as error:
             reply = error_reply(error)
         except ClientGoneError:
-            return
+            # Whoever only broke off the body, and still listens, is told; nobody else notices.
+            reply = json_reply(_CLIENT_GONE, ErrorBody("the request ended before its body did"))
         await _send(reply, send, head=scope["method"] == "HEAD", request_id=request_id)
 
     async def _reply(
@@ -184,7 +186,7 @@ async def _begun(reply: Reply) -> Reply:
 
 async def _send(reply: Reply, send: Send, *, head: bool, request_id: str) -> None:
     body = reply.body
-    length = len(body) if isinstance(body, bytes) else reply.length
+    length = len(body) if isinstance(body, bytes) and reply.length is None else reply.length
     headers = [*reply.headers, (b"x-request-id", request_id.encode())]
     if length is not None and reply.status not in (204, 304):
         headers.append((b"content-length", b"%d" % length))

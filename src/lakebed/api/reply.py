@@ -22,7 +22,7 @@ class Reply:
     body: bytes | AsyncIterator[bytes] = b""
     headers: Headers = ()
     length: int | None = None
-    """How long a streamed body is; None for bytes."""
+    """How long a streamed body is, or the body that a HEAD leaves out; None for bytes that are sent."""
 
 
 def json_reply(status: int, value: Any, *, headers: Headers = ()) -> Reply:

@@ -15,6 +15,7 @@ from lakebed.auth.auth import Auth, build_auth
 from lakebed.catalog.session import Sessions
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import IdSource, SystemIds
+from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.testing.asgi import AsgiClient, basic
 from lakebed.testing.lake import Lake, open_lake
 
@@ -57,7 +58,7 @@ async def open_rest(
 ) -> AsyncIterator[Rest]:
     """Yield the API over an empty repository `lake`, with an administrator `admin` if it is set up."""
     clock, ids = clock or SystemClock(), ids or SystemIds()
-    async with open_lake(clock=clock, ids=ids) as lake:
+    async with open_lake(MemoryKV(clock=clock), clock=clock, ids=ids) as lake:
         auth = build_auth(lake.kv, key=KEY, clock=clock, ids=ids)
         sessions = Sessions(lake.engine).with_auth(auth)
         services = Services(

@@ -1,0 +1,102 @@
+"""Addresses given out to be written by clients: linked once, in time, to the path they were given out for."""
+
+from typing import Any
+
+import pytest
+
+from lakebed.env.clock import Instant, SystemClock, after
+from lakebed.limits import LINK_LIFETIME_SECONDS
+from lakebed.testing.asgi import Answer, AsgiClient
+from lakebed.testing.rest import open_rest
+
+BACKING = "/repositories/lake/branches/main/staging/backing"
+STAT = "/repositories/lake/refs/main/objects/stat"
+
+
+async def _issue(client: AsgiClient, path: str = "a") -> str:
+    answer = await client("GET", BACKING, query={"path": path})
+    assert answer.status == 200
+    return str(answer.json()["physical_address"])
+
+
+async def _link(
+    client: AsgiClient, address: str, path: str = "a", *, headers: dict[str, str] | None = None, **more: Any
+) -> Answer:
+    body = {"staging": {"physical_address": address}, "checksum": '"abc"', "size_bytes": 3, **more}
+    return await client("PUT", BACKING, query={"path": path}, json=body, headers=headers)
+
+
+async def test_a_link_shows_the_object_at_its_path(admin: AsgiClient) -> None:
+    address = await _issue(admin)
+    answer = await _link(admin, address, content_type="text/csv", user_metadata={"k": "v"})
+    assert answer.status == 200
+    stat = (await admin("GET", STAT, query={"path": "a"})).json()
+    assert stat == answer.json()
+    assert (stat["physical_address"], stat["checksum"], stat["size_bytes"]) == (address, "abc", 3)
+    assert (stat["content_type"], stat["metadata"]) == ("text/csv", {"k": "v"})
+
+
+async def test_repeating_a_link_that_stands_is_the_same_success(admin: AsgiClient) -> None:
+    address = await _issue(admin)
+    first = await _link(admin, address)
+    again = await _link(admin, address)
+    assert (again.status, again.json()) == (200, first.json())
+
+
+async def test_an_address_is_linked_once(admin: AsgiClient) -> None:
+    address = await _issue(admin)
+    await _link(admin, address)
+    await admin("DELETE", "/repositories/lake/branches/main/objects", query={"path": "a"})
+    assert (await _link(admin, address)).status == 400
+    assert (await admin("GET", STAT, query={"path": "a"})).status == 404
+
+
+async def test_another_checksum_is_another_link(admin: AsgiClient) -> None:
+    address = await _issue(admin)
+    await _link(admin, address)
+    assert (await _link(admin, address, checksum="other")).status == 400
+
+
+@pytest.mark.parametrize(
+    "address", ["mem://lake/data/x/y", "mem://other/data/x", "/etc/passwd", "", "mem://lake"]
+)
+async def test_an_address_that_was_not_given_out_is_refused(admin: AsgiClient, address: str) -> None:
+    assert (await _link(admin, address)).status == 400
+
+
+async def test_an_address_is_for_one_path(admin: AsgiClient) -> None:
+    assert (await _link(admin, await _issue(admin, "a"), "b")).status == 400
+
+
+async def test_a_link_keeps_its_condition(admin: AsgiClient) -> None:
+    await _link(admin, await _issue(admin))
+    refused = await _link(admin, await _issue(admin), headers={"if-none-match": "*"})
+    assert refused.status == 412
+    taken = await _link(admin, await _issue(admin), headers={"if-match": '"abc"'}, checksum="def")
+    assert taken.status == 200
+
+
+class _Later(SystemClock):
+    """A clock that can be moved on."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def now(self) -> Instant:
+        return after(super().now(), self.ahead)
+
+
+async def test_a_link_that_comes_too_late_is_refused() -> None:
+    clock = _Later()
+    async with open_rest(clock=clock) as rest:
+        address = await _issue(rest.admin)
+        clock.ahead = LINK_LIFETIME_SECONDS + 1
+        answer = await _link(rest.admin, address)
+        assert answer.status == 400
+        assert "expired" in answer.message
+
+
+async def test_a_store_that_cannot_sign_says_so(admin: AsgiClient) -> None:
+    answer = await admin("GET", BACKING, query={"path": "a", "presign": "true"})
+    assert answer.status == 400
+    assert "presign" in answer.message
