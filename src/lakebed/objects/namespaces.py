@@ -11,6 +11,7 @@ links have been resolved, since two paths may lead to one folder.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from typing import Final
 from lakebed.errors import ErrorKind, InvalidInputError
 
 SCHEMES: Final = ("local", "mem", "s3")
+_AWKWARD: Final = re.compile(r"[\s?#]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,23 @@ def parse_place(url: str) -> PlaceUrl:
     return PlaceUrl(scheme, host, path)
 
 
+def normalise_namespace(url: str) -> str:
+    """Return the one spelling of a place as text, without a slash at its end and without looking at a disk.
+
+    >>> normalise_namespace("s3://bucket/lake/")
+    's3://bucket/lake'
+
+    Raises:
+        InvalidInputError: as for `parse_place`; and for white space, `?` and `#`, which not every client gets right
+            in a URL that it will see for years.
+    """
+    if _AWKWARD.search(url):
+        raise InvalidInputError(
+            ErrorKind.INVALID_NAMESPACE, f"namespace {url!r} must not have white space, '?' or '#'"
+        )
+    return str(parse_place(url))
+
+
 def local_path(place: PlaceUrl, data_dir: Path | None) -> Path:
     """Return the folder that a local place means."""
     assert place.scheme == "local"
@@ -94,3 +113,15 @@ def is_within(inner: str, outer: str) -> bool:
 def overlap(left: str, right: str) -> bool:
     """Return whether two canonical places are equal or nested, either way."""
     return is_within(left, right) or is_within(right, left)
+
+
+def places_above(place: str) -> list[str]:
+    """Return the places that would contain one in its one spelling, the nearest first.
+
+    >>> places_above("s3://bucket/a/b")
+    ['s3://bucket/a', 's3://bucket']
+    """
+    scheme, _, rest = place.partition("://")
+    host, *segments = rest.split("/")
+    above = [f"{scheme}://{'/'.join([host, *segments[:size]])}" for size in range(len(segments) - 1, -1, -1)]
+    return above if host else above[:-1]

@@ -10,8 +10,8 @@ import msgspec
 
 from lakebed.errors import AlreadyExistsError, ErrorKind, InvalidInputError
 from lakebed.model.ids import RepoName, RepoUid
+from lakebed.objects.namespaces import places_above
 from lakebed.objects.port import ObjectStore
-from lakebed.refs.namespaces import namespaces_above
 
 OpenStore = Callable[[str], Awaitable[ObjectStore]]
 """Returns the store rooted at a namespace."""
@@ -45,7 +45,7 @@ async def require_unowned(open_store: OpenStore, namespace: str, uid: RepoUid, *
                 continue
             if not allow_data or info.key.startswith(_PREFIX) or f"/{_PREFIX}" in info.key:
                 raise _in_use(namespace, f"it holds {info.key!r}")
-    for above in namespaces_above(namespace):
+    for above in places_above(namespace):
         async for infos in (await open_store(above)).list(_PREFIX):
             raise _in_use(namespace, f"{above} belongs to a repository ({infos[0].key})")
 

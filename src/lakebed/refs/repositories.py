@@ -64,6 +64,7 @@ from lakebed.model.repository import (
     Repository,
     RepositoryRecord,
 )
+from lakebed.objects.namespaces import normalise_namespace, overlap
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.backoff import back_off
 from lakebed.refs.branches import branch_names, new_branch
@@ -79,7 +80,6 @@ from lakebed.refs.keys import (
     repository_cleanup_key,
 )
 from lakebed.refs.listing import Listing
-from lakebed.refs.namespaces import namespaces_clash, normalise_namespace
 from lakebed.refs.owners import OpenStore, marker_key, put_marker, require_unowned
 from lakebed.refs.scans import scan_records
 from lakebed.refs.settle import settled_swap
@@ -296,7 +296,7 @@ class Repositories:
             other = found.value
             if isinstance(other, GoneRepository) or other.uid == repo.uid:
                 continue
-            if namespaces_clash(self._canonical(other.namespace), place):
+            if overlap(self._canonical(other.namespace), place):
                 raise InvalidInputError(
                     ErrorKind.NAMESPACE_IN_USE,
                     f"namespace {repo.namespace} is in use: repository {other.name} has {other.namespace}",

@@ -21,9 +21,9 @@ from lakebed.kv.port import KVStore
 from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.external import ExternalAddresses
+from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.cleaner import Cleaner
-from lakebed.refs.namespaces import normalise_namespace
 from lakebed.server.wiring import Surroundings, Wired, wire
 from lakebed.versioning.commit import CommitRequest
 

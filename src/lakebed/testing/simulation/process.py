@@ -15,9 +15,9 @@ from lakebed.kv.port import KVStore
 from lakebed.kv.wrappers.shared_reads import SharedReads
 from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
 from lakebed.objects.external import ExternalAddresses
+from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.retry import RetryingObjects
-from lakebed.refs.namespaces import normalise_namespace
 from lakebed.server.wiring import Surroundings, wire
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clock import SimClock
