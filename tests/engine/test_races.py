@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from lakebed.catalog.diffs import DiffQuery
+from lakebed.env.clock import Instant
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Page
-from lakebed.model.ids import BranchName
+from lakebed.model.entries import Entry
+from lakebed.model.ids import BranchName, Path
 from lakebed.refs.keys import COMMITS_PREFIX
 from lakebed.refs.log import LogQuery
 from lakebed.staging.record import with_open_token
@@ -126,3 +128,25 @@ async def test_who_lost_a_race_goes_before_who_comes_later(lake: Lake, kv: Polit
     kv.after_commit = None
     await asyncio.gather(*rivals)
     assert len(rivals) == 2, "it lost once, and then the next rival waited"
+
+
+async def test_nonsense_in_one_write_does_not_fail_the_others_of_its_batch(lake: Lake) -> None:
+    def entry(path: str, **changed) -> Entry:
+        fine = Entry(path=Path(path), address="data/a/b", checksum="c", size_bytes=1, mtime=Instant(1))
+        return replace(fine, **changed)
+
+    async def write(change: Entry) -> None:
+        await lake.engine.parts.staging.write(lake.repo, BranchName("main"), [change])
+
+    nonsense = {
+        "n1": {"size_bytes": 2**70},
+        "n2": {"content_type": "\ud800"},
+        "n3": {"metadata": {"k": "\ud800"}},
+    }
+    changes = [entry("a"), *(entry(path, **bad) for path, bad in nonsense.items()), entry("b")]
+    answers = await asyncio.gather(*map(write, changes), return_exceptions=True)
+
+    assert [type(answer) for answer in answers] == [type(None), *[InvalidInputError] * 3, type(None)]
+    page = await lake.catalog.objects.list("lake", "main")
+    assert page.rows.column("key").to_pylist() == ["a", "b"]
+    await write(entry("c"))

@@ -16,6 +16,7 @@ What follows each outcome of the write:
 """
 
 import asyncio
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ from lakebed.env.ids import IdSource
 from lakebed.errors import (
     ConflictError,
     ErrorKind,
+    InvalidInputError,
     LakebedError,
     PreconditionError,
     UnavailableError,
@@ -245,13 +247,19 @@ class BranchWriter:
                 else:
                     request.done.set_exception(error)
                 continue
+            try:
+                values = [encode_row(change, nonce) for change in request.changes]
+            except (ValueError, OverflowError, struct.error) as error:
+                # Theirs alone: the others of the batch must not suffer for it.
+                request.done.set_exception(_unstorable(request.changes, error))
+                continue
             accepted.append(request)
-            for change in request.changes:
+            for change, value in zip(request.changes, values, strict=True):
                 expect: Version | Expect = Expect.ANY
                 if request.condition is not None and change.path not in written:
                     staged = found[change.path][0]
                     expect = staged.version if staged is not None and staged.token == token else Expect.ABSENT
-                rows.append(Row(row_key(change.path), encode_row(change, nonce), expect))
+                rows.append(Row(row_key(change.path), value, expect))
                 written[change.path] = change
         conditional = any(request.condition is not None for request in accepted)
         return _Plan(rows if accepted else [], accepted, refused, conditional)
@@ -336,6 +344,12 @@ class BranchWriter:
 def new_token(repo: Repository, name: BranchName, ids: IdSource) -> StagingToken:
     """Return the name of a KV partition that nobody has used."""
     return StagingToken(f"{repo.name}-{name}:{ids.token()}")
+
+
+def _unstorable(changes: Sequence[Change], error: Exception) -> LakebedError:
+    return InvalidInputError(
+        ErrorKind.INVALID_ARGUMENT, f"{changes[0].path!r} has a value that cannot be stored: {error}"
+    )
 
 
 def _path_of(key: bytes) -> Path:
