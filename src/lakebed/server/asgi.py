@@ -113,7 +113,7 @@ def _storage_info(config: Config) -> StorageInfo:
         namespace_example=f"{scheme}://example-bucket/" if scheme == "s3" else "local://example/",
         namespace_prefix="" if scheme == "s3" else "local://",
         namespace_regex=f"^{scheme}://.*$",
-        pre_sign_support=False,
+        pre_sign_support=scheme == "s3",
         pre_sign_multipart=False,
         import_support=bool(config.import_prefixes),
         import_regex=f"^{scheme}://.*$",
