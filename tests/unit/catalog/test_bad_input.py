@@ -207,7 +207,7 @@ UNKNOWN = {
     "tree": Case(
         lambda lake: lake.catalog.commits.commit("lake", "main", COMMIT, source_metarange="nowhere"),
         NotFoundError,
-        Kind.OBJECT_NOT_FOUND,
+        Kind.KEY_NOT_FOUND,
     ),
 }
 
