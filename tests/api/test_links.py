@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from lakebed.auth.statements import StatementDocument
 from lakebed.env.clock import Instant, SystemClock, after
 from lakebed.limits import LINK_LIFETIME_SECONDS
 from lakebed.testing.asgi import Answer, AsgiClient
-from lakebed.testing.rest import open_rest
+from lakebed.testing.rest import Rest, open_rest
 
 BACKING = "/repositories/lake/branches/main/staging/backing"
 STAT = "/repositories/lake/refs/main/objects/stat"
@@ -94,6 +95,17 @@ async def test_a_link_that_comes_too_late_is_refused() -> None:
         answer = await _link(rest.admin, address)
         assert answer.status == 400
         assert "expired" in answer.message
+
+
+async def test_whoever_may_only_list_gets_no_urls(rest: Rest) -> None:
+    await rest.lake.put("main", a="1")
+    listing = StatementDocument(effect="allow", action=["fs:ListObjects"], resource="*")
+    await rest.auth.policies.create("List", [listing])
+    user = await rest.user("lister")
+    await rest.auth.attachments.attach_to_user("lister", "List")
+    path = "/repositories/lake/refs/main/objects/ls"
+    assert (await user("GET", path)).status == 200
+    assert (await user("GET", path, query={"presign": "true"})).status == 401
 
 
 async def test_a_store_that_cannot_sign_says_so(admin: AsgiClient) -> None:

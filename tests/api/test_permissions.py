@@ -6,6 +6,7 @@ from lakebed.api.operation import Access, Operation
 from lakebed.api.table import OPERATIONS
 from lakebed.auth.caller import DENIED_TEXT, UNAUTHENTICATED_TEXT
 from lakebed.auth.decisions import Permissions
+from lakebed.auth.statements import StatementDocument
 from lakebed.testing.asgi import Answer, AsgiClient
 from lakebed.testing.rest import Rest
 from tests.api.samples import Sample, sample
@@ -53,6 +54,25 @@ async def test_a_role_may_do_what_the_table_says_and_nothing_else(rest: Rest, ro
         answer = await each.send(client)
         assert _is_denied(each, answer) == expected, (each.operation.id, answer)
         assert answer.status < 500 or answer.status == 501, (each.operation.id, answer)
+
+
+async def test_exactly_what_the_table_asks_for_is_enough_and_all_of_it_is_needed(rest: Rest) -> None:
+    await _furnish(rest)
+    client = await rest.user("exact")
+    await rest.auth.policies.create("Exact", [_allow("fs:ReadConfig", "*")])
+    await rest.auth.attachments.attach_to_user("exact", "Exact")
+    for each in SAMPLES:
+        asked = [(one.action, each.resource(one.resource)) for one in each.operation.permissions]
+        for missing in range(len(asked) + 1):
+            given = [_allow(*one) for at, one in enumerate(asked) if at != missing]
+            # A policy has at least one statement.
+            await rest.auth.policies.update("Exact", given or [_allow("ci:Nothing", "*")])
+            denied = _is_denied(each, await each.send(client))
+            assert denied == (missing < len(asked)), (each.operation.id, asked, missing)
+
+
+def _allow(action: str, resource: str) -> StatementDocument:
+    return StatementDocument(effect="allow", action=[action], resource=resource)
 
 
 async def test_without_credentials_only_the_way_in_is_open(rest: Rest) -> None:
