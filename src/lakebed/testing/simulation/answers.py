@@ -228,7 +228,8 @@ class Answers:
 
 def _holds(op: Op, moment: Moment) -> bool:
     """Whether the write's condition held at that moment."""
-    current = (moment.view or {}).get(op.args["path"])
+    (path,) = op.args["contents"]
+    current = (moment.view or {}).get(path)
     match op.args["condition"]:
         case IfAbsent():
             return current is None

@@ -33,12 +33,19 @@ class Lake:
     world: World
     repo: Repository
     branches: tuple[str, ...]
+    conditional: float = 0.35
+    """How many of the writes have a condition."""
     stashes: list[Nonce] = field(default_factory=list)
     written: int = 0
 
     @property
     def partition(self) -> str:
         return self.repo.partition
+
+    def next_checksum(self) -> str:
+        """Return one that nobody has used: it names the write it belongs to."""
+        self.written += 1
+        return f"{self.repo.uid[:4]}-{self.written}"
 
 
 @dataclass(slots=True)
@@ -50,31 +57,36 @@ class Client:
     chance: Chance
 
     async def write(self) -> Op:
-        """Upload something nobody has uploaded before, perhaps on a condition."""
-        lake = self.lake
-        lake.written += 1
-        checksum = f"{lake.partition} {lake.written}"
-        branch, path = self._branch(), Path(self.chance.pick(PATHS))
-        condition = self._condition(branch, path)
+        """Upload one or more objects that nobody has uploaded before, perhaps on a condition."""
+        lake, engine = self.lake, self.process.engine
+        branch = self._branch()
+        paths = sorted({self.chance.pick(PATHS) for _ in range(self.chance.pick([1, 1, 1, 3]))})
+        contents = {path: lake.next_checksum() for path in paths}
+        condition = self._condition(branch, paths[0]) if len(paths) == 1 else None
         op = lake.world.history.begin(
             "write",
             process=self.process.name,
             repo=lake.partition,
             branch=branch,
-            path=path,
-            checksum=checksum,
+            contents=contents,
             condition=condition,
         )
-        lake.world.history.by_checksum[checksum] = op
-        engine = self.process.engine
 
         async def upload() -> None:
             now = await engine.parts.kv.now()
-            entry = Entry(
-                path=path, address=engine.slices.next_address(now), checksum=checksum, size_bytes=1, mtime=now
-            )
-            await (await engine.store_of(lake.repo)).put(entry.address, b"!")
-            await engine.parts.staging.write(lake.repo, BranchName(branch), [entry], condition=condition)
+            entries = [
+                Entry(
+                    path=Path(path),
+                    address=engine.slices.next_address(now),
+                    checksum=checksum,
+                    size_bytes=1,
+                    mtime=now,
+                )
+                for path, checksum in contents.items()
+            ]
+            for entry in entries:
+                await (await engine.store_of(lake.repo)).put(entry.address, b"!")
+            await engine.parts.staging.write(lake.repo, BranchName(branch), entries, condition=condition)
 
         return await lake.world.finish(op, upload, give_up_after=self._patience())
 
@@ -86,15 +98,19 @@ class Client:
         call = partial(self.process.engine.parts.staging.write, self.lake.repo, BranchName(branch), changes)
         return await self._ask("delete", call, branch=branch, paths=paths)
 
-    async def stat(self) -> Op:
+    async def slow_stat(self) -> Op:
+        """Look at one path, long after its branch's record was read."""
+        return await self.stat(slow=1.0)
+
+    async def stat(self, *, slow: float = 0.03) -> Op:
         """Look at one path."""
         branch, path = self._branch(), self.chance.pick(PATHS)
 
         async def call() -> str | None:
             engine = self.process.engine
             source = await engine.source(self.lake.repo, branch)
-            if self.chance.happens(0.1):
-                await self.lake.world.sleep(self.chance.between(0, 2000))
+            if self.chance.happens(slow):
+                await self.lake.world.sleep(self.chance.pick([10.0, 1000.0, 2000.0]))
             found = await engine.view.find(self.lake.repo, source, Path(path))
             return found.checksum if found is not None else None
 
@@ -326,10 +342,11 @@ class Client:
 
     def _condition(self, branch: str, path: str) -> Condition | None:
         current = (self.lake.world.truth.timeline(self.lake.partition, branch).last.view or {}).get(path)
-        drawn = self.chance.between(0, 1)
-        if drawn < 0.2:
-            return IfAbsent()
-        return IfChecksum(current) if drawn < 0.35 and current is not None else None
+        if not self.chance.happens(self.lake.conditional):
+            return None
+        # Mostly one that holds when it is asked; whether it still does when it counts is the question.
+        likely = IfAbsent() if current is None else IfChecksum(current)
+        return likely if self.chance.happens(0.8) else IfAbsent()
 
     def _request(self, *, allow_empty: float = 0.0) -> CommitRequest:
         return CommitRequest(
@@ -359,6 +376,7 @@ WORK: Mapping[str, Work] = {
         Client.write,
         Client.delete,
         Client.stat,
+        Client.slow_stat,
         Client.list,
         Client.scan,
         Client.commit,

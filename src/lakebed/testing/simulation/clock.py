@@ -14,10 +14,11 @@ class SimClock:
 
     def __init__(self, loop: SimLoop, *, skew_seconds: float = 0.0) -> None:
         self._loop = loop
-        self._skew = round(skew_seconds * SECOND)
+        self.skew_seconds = skew_seconds
+        """May be changed at any time: clocks are set, and databases fail over to machines with other ones."""
 
     def now(self) -> Instant:
-        return Instant(EPOCH + round(self._loop.time() * SECOND) + self._skew)
+        return Instant(EPOCH + round((self._loop.time() + self.skew_seconds) * SECOND))
 
     def monotonic(self) -> float:
         return self._loop.time()

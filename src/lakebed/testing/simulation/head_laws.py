@@ -24,6 +24,9 @@ class HeadLaws:
         op = self._ledger.op
         if op is None or op.kind not in HEAD_KINDS:
             raise LawBrokenError(f"HEAD was moved by {op}")
+        if len(set(old.pending) - set(new.pending)) != 1:
+            # Nothing protects the files of such a one from a collector.
+            raise LawBrokenError(f"{op} moved HEAD after it had been taken for dead")
         base = self._truth.content(partition, old.commit_id)
         content = self._truth.content(partition, new.commit_id)
         dropped = [self._truth.layer(token) for token in dropped_tokens(old, new)]

@@ -74,6 +74,7 @@ class History:
         """Take down a question."""
         op = Op(len(self.ops), kind, process, repo, branch, args, self.tick())
         self.ops.append(op)
+        self.by_checksum.update(dict.fromkeys(args.get("contents", {}).values(), op))
         return op
 
     async def run(

@@ -18,10 +18,12 @@ async def play_lake(
     *,
     work: Sequence[tuple[str, float]],
     branches: tuple[str, ...] = ("main", "dev"),
+    conditional: float = 0.35,
 ) -> None:
-    """Play it. `work` says how often each kind of call is made."""
+    """Play it. `work` says how often each kind of call is made, `conditional` how many writes have a condition."""
     stage = Stage(world, conditions)
     lake = await open_lake(world, stage.processes[0], "lake", branches)
+    lake.conditional = conditional
 
     async def act(process: SimProcess, chance: Chance) -> None:
         await WORK[chance.weighted(work)](Client(lake, process, chance))

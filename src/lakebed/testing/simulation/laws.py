@@ -73,7 +73,7 @@ class Laws:
         if key.startswith(BRANCHES_PREFIX):
             self._branch_swapped(partition, before, value)
         elif key.startswith(STASHES_PREFIX):
-            self.stashes.record_swapped(before, value)
+            self.stashes.record_swapped(partition, before, value)
         elif key.startswith(TAGS_PREFIX):
             self._tag_swapped(partition, before, value)
         elif key.startswith(COMMITS_PREFIX):

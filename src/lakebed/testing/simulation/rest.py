@@ -16,6 +16,7 @@ from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.truth import live_tokens
 from lakebed.testing.simulation.world import World
 from lakebed.versioning.commit import CommitRequest
+from lakebed.versioning.uncommitted import diff_uncommitted
 
 
 async def check_lake(world: World, lake: Lake, process: SimProcess) -> None:
@@ -23,6 +24,7 @@ async def check_lake(world: World, lake: Lake, process: SimProcess) -> None:
     live = [b for b in lake.branches if isinstance(world.truth.branch(lake.partition, b), Branch)]
     for branch in live:
         await _check_reads(world, lake, process, branch)
+        await _check_diff(world, lake, process, branch)
     await _check_stashes(world, lake, process)
     for branch in live:
         await _check_commit(world, lake, process, branch)
@@ -67,6 +69,26 @@ async def _check_reads(world: World, lake: Lake, process: SimProcess, branch: st
     plain = sorted(path for path in shown if "/" not in path)
     if (page.rows.column("key").to_pylist(), list(page.prefixes)) != (plain, folders):
         raise LawBrokenError(f"{branch} folds to {page}, and is {shown}")
+
+
+async def _check_diff(world: World, lake: Lake, process: SimProcess, branch: str) -> None:
+    """What is uncommitted is the difference between what is shown and what is committed."""
+    moment = world.truth.timeline(lake.partition, branch).last
+    assert moment.view is not None
+    assert moment.commit_id is not None
+    committed = world.truth.content(lake.partition, moment.commit_id)
+    parts = process.engine.parts
+    record = (await parts.branches.get(lake.repo, BranchName(branch))).value
+    found: dict[str, str] = {}
+    async for block in diff_uncommitted(parts, lake.repo, record):
+        found.update(zip(block.column("key").to_pylist(), block.column("type").to_pylist(), strict=True))
+    expected = {
+        path: "added" if path not in committed else "changed" if path in moment.view else "removed"
+        for path in {*committed, *moment.view}
+        if committed.get(path) != moment.view.get(path)
+    }
+    if found != expected:
+        raise LawBrokenError(f"{branch} differs by {found} from its commit, and should by {expected}")
 
 
 async def _check_stashes(world: World, lake: Lake, process: SimProcess) -> None:

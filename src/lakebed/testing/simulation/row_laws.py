@@ -1,6 +1,6 @@
 """What holds of rows in a branch's staging token: each is somebody's, applied once, on its condition."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lakebed.format.rows import ROW_PREFIX
 from lakebed.kv.port import Row
@@ -33,50 +33,55 @@ class RowLaws:
         assert isinstance(record, Branch)
         undoing = op if op is not None and op.kind in UNDO_KINDS else None
         view = dict(timeline.last.view or {})
+        writes: dict[Op, set[str]] = {}
         for row in rows:
             self._truth.write(token, row.key, row.value)
-            if row.key.startswith(ROW_PREFIX):
-                path = row.key[len(ROW_PREFIX) :].decode()
-                checksum = self._truth.row(row.key, row.value)[0]
-                if undoing is not None:
-                    self._check_undone(undoing, place[0], record, path, checksum)
-                else:
-                    self._check_written(place, view.get(path), path, checksum)
-                put(view, path, checksum)
+            if not row.key.startswith(ROW_PREFIX):
+                continue
+            path = row.key[len(ROW_PREFIX) :].decode()
+            checksum = self._truth.row(row.key, row.value)[0]
+            if undoing is not None:
+                self._check_undone(undoing, place[0], record, path, checksum)
+            elif checksum is None:
+                self.tombstones.setdefault((*place, path), []).append(self._ledger.history.step)
+            else:
+                write = self._check_written(place, view.get(path), path, checksum)
+                writes.setdefault(write, set()).add(path)
+            put(view, path, checksum)
         if undoing is not None:
             self._ledger.effect(undoing, "undone", token)
         else:
-            self._check_batch(rows)
+            self._check_batch(rows, writes)
         shown = self._truth.view(place[0], record)
         if shown != view:
             raise LawBrokenError(f"rows changed {difference(view, shown)} which they did not name")
         timeline.add(Moment(self._ledger.history.step, record.commit_id, shown))
 
-    def _check_batch(self, rows: Sequence[Row]) -> None:
+    def _check_batch(self, rows: Sequence[Row], writes: Mapping[Op, set[str]]) -> None:
+        """A batch is applied once, and each write in it whole."""
         for nonce in {
             self._truth.row(row.key, row.value)[1] for row in rows if row.key.startswith(ROW_PREFIX)
         }:
             if nonce in self._nonces:
                 raise LawBrokenError(f"a batch of writes was applied twice: {self._ledger.op}")
             self._nonces.add(nonce)
+        for op, paths in writes.items():
+            if paths != set(op.args["contents"]):
+                raise LawBrokenError(f"{op}: only {sorted(paths)} were written")
+            self._ledger.meet("written")
+            self._ledger.effect(op, "written")
 
-    def _check_written(
-        self, place: tuple[str, str], current: str | None, path: str, checksum: str | None
-    ) -> None:
-        """A staged write became visible: it must be somebody's, for the first time, and its condition must hold."""
-        if checksum is None:
-            self.tombstones.setdefault((*place, path), []).append(self._ledger.history.step)
-            return
+    def _check_written(self, place: tuple[str, str], current: str | None, path: str, checksum: str) -> Op:
+        """Return whose write it is, which must have been meant for this place, and whose condition must hold."""
         op = self._ledger.history.by_checksum[checksum]
-        if (op.repo, op.branch, op.args["path"]) != (*place, path):
+        if (op.repo, op.branch, op.args["contents"].get(path)) != (*place, checksum):
             raise LawBrokenError(f"{op} was written to {place[1]} {path}")
         match op.args.get("condition"):
             case IfAbsent() if current is not None:
                 raise LawBrokenError(f"{op} replaced {self._ledger.history.by_checksum[current]}")
             case IfChecksum(checksum=expected) if current != expected:
                 raise LawBrokenError(f"{op} replaced {current}")
-        self._ledger.meet("written")
-        self._ledger.effect(op, "written", path)
+        return op
 
     def _check_undone(self, op: Op, partition: str, record: Branch, path: str, checksum: str | None) -> None:
         committed = self._truth.content(partition, record.commit_id).get(path)

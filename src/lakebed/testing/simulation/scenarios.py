@@ -25,9 +25,16 @@ def _lake(
     conditions: Conditions,
     *reaches: str,
     branches: tuple[str, ...] = ("main", "dev"),
+    conditional: float = 0.35,
     **work: float,
 ) -> Scenario:
-    play = partial(play_lake, conditions=conditions, work=tuple(work.items()), branches=branches)
+    play = partial(
+        play_lake,
+        conditions=conditions,
+        work=tuple(work.items()),
+        branches=branches,
+        conditional=conditional,
+    )
     return Scenario(play=play, reaches=reaches)
 
 
@@ -68,6 +75,19 @@ SCENARIOS: Mapping[str, Scenario] = {
         reset_branch=1,
         stat=1,
         clean=0.2,
+    ),
+    "conditions": _lake(
+        Conditions(clients=8, patience=0.3, kills=1, pauses=1),
+        "write condition-failed",
+        "head moved under new layers",
+        "head moved by hard_reset",
+        conditional=0.9,
+        write=10,
+        delete=2,
+        commit=2,
+        merge=3,
+        hard_reset=5,
+        reset_path=1,
     ),
     "stashes": _lake(
         Conditions(calls=20, pauses=3),
@@ -114,11 +134,11 @@ SCENARIOS: Mapping[str, Scenario] = {
         "stat done",
         write=8,
         delete=2,
-        scan=4,
-        stat=3,
+        scan=3,
+        slow_stat=5,
         commit=4,
         reset_branch=0.5,
-        clean=2,
+        clean=3,
     ),
     "repositories": Scenario(
         play=partial(play_repositories, conditions=Conditions(patience=40.0)),

@@ -93,6 +93,9 @@ class Stage:
         if chance.happens(conditions.pauses / 60):
             longest = chance.weighted([(1.0, 6), (2 * PENDING_TIMEOUT_SECONDS, 3), (2 * GRACE_SECONDS, 1)])
             self._pause(chance.pick(self.processes), chance.between(0, longest))
+        if chance.happens(conditions.pauses / 120):
+            # The database fails over, and its new machine has another time.
+            self._world.clock.skew_seconds = chance.between(-20, 20)
 
     async def _replace(self, act: Act, index: int) -> None:
         """Kill a process; another one takes its place, and its clients, after a while."""

@@ -76,12 +76,15 @@ class StashLaws:
         if op.kind == "pop" and op.branch == branch.name:  # Otherwise it has helped somebody else.
             self._ledger.effect(op, "popped", stash)
 
-    def record_swapped(self, before: bytes | None, value: bytes) -> None:
+    def record_swapped(self, partition: str, before: bytes | None, value: bytes) -> None:
+        """A stash goes to its next state."""
         stash = decode_stash(value)
         if before is not None and stash.id in self.stashed:
             if decode_stash(before).layer.token != stash.layer.token:
                 raise LawBrokenError(f"stash {stash.id} that counts was given another token")
-            if stash.state is StashState.DROPPED:
+            # One that was never seen to stand goes with a branch that is deleted, like all that was staged there.
+            kept = stash.id in self.standing or self._is_named(partition, stash)
+            if stash.state is StashState.DROPPED and kept:
                 raise LawBrokenError(f"stash {stash.id} that counts was dropped")
         if stash.state is StashState.STANDING:
             self.standing.add(stash.id)
@@ -116,6 +119,9 @@ class StashLaws:
                 )
 
     def _is_kept(self, partition: str, stash: Stash) -> bool:
-        records = self._truth.branches(partition)
-        named = any(stash.id in record.stashes for record in records if isinstance(record, Branch))
+        named = self._is_named(partition, stash)
         return stash.state in _KEPT or (named and stash.state is not StashState.POPPED)
+
+    def _is_named(self, partition: str, stash: Stash) -> bool:
+        records = self._truth.branches(partition)
+        return any(stash.id in record.stashes for record in records if isinstance(record, Branch))

@@ -1,0 +1,55 @@
+"""Every scenario on a few seeds.
+
+SEEDS=500 pytest tests/simulation                   more seeds of each scenario
+SEED=123 pytest tests/simulation -k heads           one seed of one, as printed by a failure
+python -m lakebed.testing.simulation heads --seed 123 --trace trace.txt     the same, with what happened
+"""
+
+import os
+from collections import Counter
+
+import pytest
+
+from lakebed.testing.simulation.run import play
+from lakebed.testing.simulation.scenarios import SCENARIOS
+
+# About five seconds each, and enough that each scenario reaches what it is about.
+COUNTS = {
+    "staging": 12,
+    "heads": 12,
+    "conditions": 8,
+    "stashes": 25,
+    "branches": 25,
+    "slow-readers": 15,
+    "repositories": 20,
+    "refs": 60,
+    "refs-without-fences": 60,
+}
+
+
+def seeds(scenario: str) -> range:
+    one, many = os.environ.get("SEED"), os.environ.get("SEEDS")  # noqa: TID251  how a person asks for more
+    if one is not None:
+        return range(int(one), int(one) + 1)
+    return range(int(many) if many is not None else COUNTS[scenario])
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_engine_keeps_its_promises_whatever_befalls_it(scenario: str) -> None:
+    met: Counter[str] = Counter()
+    wanted = seeds(scenario)
+    for seed in wanted:
+        try:
+            met += play(scenario, seed).met
+        except Exception as error:
+            error.add_note(
+                f"replay: python -m lakebed.testing.simulation {scenario} --seed {seed} --trace FILE"
+            )
+            raise
+
+    missed = [what for what in SCENARIOS[scenario].reaches if not met[what]]
+    assert not missed or len(wanted) == 1, "the scenario never reached the interesting part"
+
+
+def test_every_scenario_is_played() -> None:
+    assert set(COUNTS) == set(SCENARIOS)
