@@ -1,6 +1,6 @@
 """Run the scenarios, each in a fresh process, and print our figures beside the peer's.
 
-    python -m bench [--only a,b] [--scale 0.2] [--seconds 3] [--json out.json] [--work folder]
+    python -m bench [--only a,b] [--scale 0.2] [--seconds 3] [--json out.json] [--doc docs/benchmarks.md]
 
 A scale below 1 makes the data smaller; figures of the peer that grow with it are
 then scaled along and marked `~`. Only a run at scale 1 on an idle machine counts.
@@ -8,6 +8,8 @@ then scaled along and marked `~`. Only a run at scale 1 on an idle machine count
 
 import argparse
 import json
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -20,16 +22,22 @@ from bench.scenarios import SCENARIOS
 # On a disk and kept over a restart, which /tmp is not everywhere: syncs count here, and files are used again.
 _WORK = Path("/var/tmp/lakebed-bench")
 
+_BEGIN, _END = "<!-- figures -->", "<!-- end of figures -->"
+
 
 def main() -> int:
     arguments = _parse()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    print(f"scale {arguments.scale:g}, work folder {arguments.work}\n\n{table.HEADER}", flush=True)
+    printed = [f"Scale {arguments.scale:g}, {_machine()}.", "", *table.HEADER.splitlines()]
+    print("\n".join(printed), flush=True)
     results: dict[str, Any] = {}
     for name in _chosen(arguments.only):
         results[name] = _run(name, arguments)
         for row in _rows(name, results[name], arguments.scale):
             print(row, flush=True)
+            printed.append(row)
+    if arguments.doc is not None:
+        _write_between_markers(arguments.doc, "\n".join(printed))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps({"scale": arguments.scale, "scenarios": results}, indent=1))
     return int(any("failed" in result for result in results.values()))
@@ -43,9 +51,23 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each rate is measured")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
+    parser.add_argument("--doc", type=Path, help="put the table between the markers of this file")
     parser.add_argument("--work", type=Path, default=_WORK, help="a folder on the disk to be measured")
     parser.add_argument("--profile", action="store_true", help="print each event loop's profile")
     return parser.parse_args()
+
+
+def _machine() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    load = os.getloadavg()[0]
+    version = platform.python_version()
+    return f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {version}, load {load:.1f} at the start"
+
+
+def _write_between_markers(doc: Path, text: str) -> None:
+    before, _, rest = doc.read_text().partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    doc.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{after}")
 
 
 def _chosen(only: str) -> list[str]:

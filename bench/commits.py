@@ -4,7 +4,7 @@ from statistics import median
 
 from bench.clock import Stopwatch
 from bench.figure import Figure, peer
-from bench.lab import COMMIT, REPO, Lab, stage, staged_path
+from bench.lab import COMMIT, REPO, Lab, stage, staged_path, warm_up
 from lakebed.model.repository import Repository
 from lakebed.server.wiring import Wired
 
@@ -35,6 +35,7 @@ async def _commit_many(lab: Lab, count: int, against: tuple[float, float], *, re
     commits, stagings = [], []
     async with lab.fresh() as site:
         repo = await site.catalog.repositories.get(REPO)
+        await warm_up(site, repo)
         for number in range(repeats):
             branch = f"try{number}"
             await site.catalog.branches.create(REPO, branch, "main")

@@ -4,7 +4,7 @@ import asyncio
 
 from bench.clock import hammer
 from bench.figure import Figure
-from bench.lab import COMMIT, MAIN, REPO, Lab, entry, staged_path
+from bench.lab import COMMIT, MAIN, REPO, Lab, entry, staged_path, warm_up
 from lakebed.catalog.session import Session
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
 
@@ -18,6 +18,7 @@ async def committers(lab: Lab) -> list[Figure]:
     failures = 0
     async with lab.fresh() as site:
         repo = await site.catalog.repositories.get(REPO)
+        await warm_up(site, repo)
         stop = asyncio.Event()
 
         async def commit(number: int) -> None:

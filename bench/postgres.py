@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from bench.clock import Latencies, Stopwatch, hammer
 from bench.figure import Figure, peer
-from bench.lab import COMMIT, MAIN, REPO, Lab, entry, stage, staged_path
+from bench.lab import COMMIT, MAIN, REPO, Lab, entry, stage, staged_path, warm_up
 from lakebed.kv.port import Expect, KVStore, Row
 from lakebed.server.wiring import Wired
 from lakebed.testing.postgres import running_postgres
@@ -46,6 +46,7 @@ async def postgres_commit(lab: Lab) -> list[Figure]:
     count = lab.count(100_000)
     async with _on_postgres(lab) as site:
         repo = await site.catalog.repositories.get(REPO)
+        await warm_up(site, repo)
         with Stopwatch() as staging:
             await stage(site, repo, MAIN, [staged_path(number) for number in range(count)])
         with Stopwatch() as watch:

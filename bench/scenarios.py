@@ -4,7 +4,19 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from bench import calibrate, commits, committers, diffs, imports, postgres, reads, staging, tree, uploads
+from bench import (
+    calibrate,
+    commits,
+    committers,
+    diffs,
+    imports,
+    postgres,
+    reads,
+    refs,
+    staging,
+    tree,
+    uploads,
+)
 from bench.figure import Figure
 from bench.lab import Lab
 
@@ -33,6 +45,7 @@ SCENARIOS: dict[str, Scenario] = {
     "stage_during_commit": Scenario(staging.stage_during_commit),
     "committers": Scenario(committers.committers),
     "upload": Scenario(uploads.upload),
+    "refs": Scenario(refs.refs),
     "import": Scenario(imports.import_files),
     "postgres_swap": Scenario(postgres.postgres_swap),
     "postgres_commit": Scenario(postgres.postgres_commit),

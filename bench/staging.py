@@ -4,7 +4,7 @@ import asyncio
 
 from bench.clock import Latencies, Stopwatch, hammer
 from bench.figure import Figure, peer
-from bench.lab import COMMIT, MAIN, REPO, Lab, entry, stage, staged_path
+from bench.lab import COMMIT, MAIN, REPO, Lab, entry, stage, staged_path, warm_up
 from lakebed.model.repository import Repository
 from lakebed.server.wiring import Wired
 
@@ -46,6 +46,7 @@ async def stage_during_commit(lab: Lab) -> list[Figure]:
     count = lab.count(500_000)
     async with lab.fresh() as site:
         repo = await site.catalog.repositories.get(REPO)
+        await warm_up(site, repo)
         idle = await _writers(site, repo, "idle", seconds=lab.seconds)
         await stage(site, repo, MAIN, [staged_path(number) for number in range(count)])
         committed = asyncio.Event()
