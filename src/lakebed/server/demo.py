@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from lakebed.catalog.diffs import DiffQuery
@@ -32,8 +33,9 @@ _DATA = Path("lakebed-data")
 app = typer.Typer(
     help="The engine at work on a sample repository, without a server.", invoke_without_command=True
 )
-out = Console(highlight=False)
+out = Console(highlight=False, emoji=False)
 
+RefArgument = Annotated[str, typer.Argument(help="A branch, tag or commit.")]
 DataOption = Annotated[Path, typer.Option("--data", help="The data folder.", envvar="LAKEBED_DATA")]
 
 
@@ -47,14 +49,14 @@ def demo(context: typer.Context, data: DataOption = _DATA) -> None:
 
 
 @app.command()
-def ls(context: typer.Context, ref: str = "main", prefix: str = "") -> None:
+def ls(context: typer.Context, ref: RefArgument = "main", prefix: str = "") -> None:
     """List the objects of a ref."""
 
     async def listed(catalog: Session) -> None:
         page = await catalog.objects.list(REPO, ref, prefix=prefix, amount=1000)
         table = Table("size", "path", box=None)
         for entry in block_entries(page.rows):
-            table.add_row(str(entry.size_bytes), entry.path)
+            table.add_row(str(entry.size_bytes), escape(entry.path))
         out.print(table)
 
     _run(context.obj, listed)
@@ -67,7 +69,7 @@ def cat(context: typer.Context, ref: str, path: str) -> None:
     async def printed(catalog: Session) -> None:
         _, chunks = await catalog.objects.read(REPO, ref, path)
         async for chunk in chunks:
-            out.file.write(chunk.decode(errors="replace"))
+            typer.echo(chunk, nl=False)
 
     _run(context.obj, printed)
 
@@ -76,11 +78,11 @@ def cat(context: typer.Context, ref: str, path: str) -> None:
 def write(context: typer.Context, branch: str, path: str, text: str) -> None:
     """Stage an object on a branch."""
     _run(context.obj, lambda catalog: catalog.objects.upload(REPO, branch, path, f"{text}\n".encode()))
-    out.print(f"staged {path} on {branch}")
+    out.print(f"staged {path} on {branch}", markup=False, soft_wrap=True)
 
 
 @app.command()
-def branch(context: typer.Context, name: str, source: str = "main") -> None:
+def branch(context: typer.Context, name: str, source: RefArgument = "main") -> None:
     """Create a branch: no object is copied."""
     commit_id = _run(context.obj, lambda catalog: catalog.branches.create(REPO, name, source))
     out.print(f"branch {name} is at {commit_id[:12]}")
@@ -107,7 +109,9 @@ def diff(context: typer.Context, left: str, right: str) -> None:
 
 
 @app.command()
-def merge(context: typer.Context, source: str, dest: str = "main") -> None:
+def merge(
+    context: typer.Context, source: str, dest: Annotated[str, typer.Argument(help="The branch.")] = "main"
+) -> None:
     """Merge a ref into a branch."""
     request = MergeRequest(commit=_request(f"Merge '{source}' into '{dest}'"))
     merged = _run(context.obj, lambda catalog: catalog.diffs.merge(REPO, source, dest, request))
@@ -115,13 +119,13 @@ def merge(context: typer.Context, source: str, dest: str = "main") -> None:
 
 
 @app.command()
-def log(context: typer.Context, ref: str = "main") -> None:
+def log(context: typer.Context, ref: RefArgument = "main") -> None:
     """Show the history of a ref."""
 
     async def shown(catalog: Session) -> None:
         table = Table("commit", "committer", "message", box=None)
         for each in (await catalog.commits.log(REPO, ref, LogQuery())).results:
-            table.add_row(each.id[:12], each.committer, each.message)
+            table.add_row(each.id[:12], escape(each.committer), escape(each.message))
         out.print(table)
 
     _run(context.obj, shown)
@@ -175,8 +179,8 @@ def _say_what_next(data: Path) -> None:
         'commit try -m "Add notes"',
         "merge try main",
     ):
-        out.print(f"  {command} {line}", markup=False)
-    out.print("\nThe lake is in", str(data.absolute()))
+        out.print(f"  {command} {line}", markup=False, soft_wrap=True)
+    out.print(f"\nThe lake is in {data.absolute()}", markup=False, soft_wrap=True)
 
 
 def _print_diff(types: list[str], paths: list[str]) -> None:
@@ -187,7 +191,7 @@ def _print_diff(types: list[str], paths: list[str]) -> None:
         "conflict": "[red]x[/]",
     }
     for kind, path in zip(types, paths, strict=True):
-        out.print(f"   {signs[kind]} {path}")
+        out.print(f"   {signs[kind]} {escape(path)}", soft_wrap=True)
 
 
 def _request(message: str) -> CommitRequest:
