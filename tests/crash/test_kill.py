@@ -35,7 +35,7 @@ async def test_every_acknowledged_write_and_commit_survives_kill_9_many_times(tm
             victim, waiting = waiting, stack.enter_context(Victim(CHILD))
             busy = chance.sample(BRANCHES, 2)
             victim.begin(json.dumps([str(tmp_path), f"life-{life}", busy]))
-            said = [victim.read() for _ in range(chance.randrange(1, 250))]
+            said = hear(victim, events=chance.randrange(1, 250), commits=chance.randrange(1, 4))
             time.sleep(chance.random() * 0.02)
             said += victim.kill()
             for line in said:
@@ -51,6 +51,17 @@ async def test_every_acknowledged_write_and_commit_survives_kill_9_many_times(tm
 
     assert sum(history.writes for history in histories.values()) > 20 * ROUNDS
     assert sum(len(history.commits) for history in histories.values()) > ROUNDS
+
+
+def hear(victim: Victim, *, events: int, commits: int) -> list[str | None]:
+    """Listen until it has said so much: a life is as long as what was done in it, however slow the machine."""
+    said: list[str | None] = []
+    while len(said) < events or commits > 0:
+        line = victim.read()
+        assert line is not None, "it was to be killed, not to end by itself"
+        commits -= json.loads(line)[0] == "committed"
+        said.append(line)
+    return said
 
 
 def listen(histories: dict[str, History], tagged: set[str], line: list) -> None:
