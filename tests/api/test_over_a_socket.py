@@ -85,8 +85,8 @@ def test_a_broken_request_harms_nobody(ask: Http, raw: bytes) -> None:
             connection.sendall(raw)
             connection.shutdown(socket.SHUT_WR)
             answer = connection.recv(200)
-        except (ConnectionResetError, BrokenPipeError):
-            answer = b""
+        except OSError:
+            answer = b""  # It hung up on us, which is an answer too.
     assert not answer.startswith(b"HTTP/1.1 5")
     assert ask("GET", "/api/v1/user")[0] == 200
 

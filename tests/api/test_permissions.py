@@ -1,5 +1,6 @@
 """Who may do what: the table's word, compared with what the server does."""
 
+import msgspec
 import pytest
 
 from lakebed.api.operation import Access, Operation
@@ -54,6 +55,21 @@ async def test_a_role_may_do_what_the_table_says_and_nothing_else(rest: Rest, ro
         answer = await each.send(client)
         assert _is_denied(each, answer) == expected, (each.operation.id, answer)
         assert answer.status < 500 or answer.status == 501, (each.operation.id, answer)
+
+
+async def test_every_answer_is_one_that_the_table_declares(rest: Rest) -> None:
+    await _furnish(rest)
+    for each in SAMPLES:
+        answer = await each.send(rest.admin)
+        if answer.status >= 400:
+            assert each.operation.method == "HEAD" or answer.message, each.operation.id
+            continue
+        assert answer.status in each.operation.replies, (each.operation.id, answer)
+        kind = each.operation.replies[answer.status]
+        if kind is None:
+            assert answer.body == b"", each.operation.id
+        elif kind not in (bytes, str):
+            msgspec.json.decode(answer.body, type=kind)
 
 
 async def test_exactly_what_the_table_asks_for_is_enough_and_all_of_it_is_needed(rest: Rest) -> None:

@@ -52,7 +52,8 @@ def _methods() -> list[tuple[type, str]]:
     found = {}
     for _, kind in inspect.getmembers(lakefs_sdk.api, inspect.isclass):
         for name, _ in inspect.getmembers(kind, inspect.isfunction):
-            if name.endswith("_with_http_info"):
+            # The fixture ends with that one.
+            if name.endswith("_with_http_info") and not name.startswith("delete_repository_with"):
                 found[name.removesuffix("_with_http_info")] = kind
     return sorted(((kind, name) for name, kind in found.items()), key=lambda each: each[1])
 
@@ -135,8 +136,6 @@ def _snake(name: str) -> str:
 @pytest.mark.parametrize(("api", "name"), _methods(), ids=[name for _, name in _methods()])
 def test_the_client_gets_what_it_expects(client: lakefs_sdk.ApiClient, api: type, name: str) -> None:
     operation = BY_NAME[name.replace("_", "")]
-    if operation.id == "deleteRepository":
-        pytest.skip("the fixture ends with it")
     status = _call(getattr(api(client), name), sample(operation))
     if operation.id.lower() in REFUSED:
         assert status == 501

@@ -26,6 +26,7 @@ _REASONS: Final = {
     206: "the part that was asked for",
     302: "elsewhere",
     304: "unchanged",
+    409: "in conflict",
 }
 _ERRORS: Final = {
     400: "the request can never succeed as written",

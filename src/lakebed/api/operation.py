@@ -59,7 +59,8 @@ class Operation:
     body: type[Any] | Body = Body.NONE
     body_required: bool = True
     replies: Mapping[int, Any] = field(default_factory=dict)
-    """Successful statuses and the type of their JSON body, None for no body, `bytes` for raw ones."""
+    """Statuses that are no plain errors, and the type of their JSON body: None for no body, `bytes` for raw ones,
+    `str` for plain text."""
     permissions: tuple[Permission, ...] = ()
     access: Access = Access.USERS
     deprecated: bool = False

@@ -80,7 +80,7 @@ async def diff_refs(call: Call) -> Reply:
     "mergeIntoBranch",
     body=Merge,
     body_required=False,
-    replies={200: MergeResult},
+    replies={200: MergeResult, 409: MergeResult},
     permissions=(
         Permission(
             action=Action.CREATE_COMMIT,
