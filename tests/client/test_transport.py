@@ -70,6 +70,16 @@ def test_a_request_carries_the_key_pair_and_an_encoded_path() -> None:
     assert wire.requests[0].headers["authorization"] == "Basic a2V5OnNlY3JldA=="
 
 
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_climb_to_something_else_is_never_sent(name: str) -> None:
+    wire = Wire(status(204))
+
+    with pytest.raises(InvalidInputError):
+        wire.client().repo("r").branch(name).delete()
+
+    assert wire.requests == []
+
+
 @pytest.mark.parametrize("trouble", [status(503), status(429), LOST, REFUSED])
 def test_a_read_is_repeated_until_it_is_answered(trouble) -> None:
     wire = Wire(trouble, trouble, status(200, REPO))

@@ -209,6 +209,15 @@ def test_an_import_that_fails_says_why(repo: Repo) -> None:
         repo.branch("main").start_import("local:///etc/", "in/").wait()
 
 
+def test_the_kind_of_an_error_is_the_one_that_the_engine_raised(filled: Repo) -> None:
+    with pytest.raises(InvalidInputError) as nothing:
+        filled.branch("main").commit("Nothing")
+    with pytest.raises(NotFoundError) as missing:
+        filled.branch("nowhere").info()
+
+    assert (nothing.value.kind, missing.value.kind) == (ErrorKind.NO_CHANGES, ErrorKind.BRANCH_NOT_FOUND)
+
+
 def test_the_server_says_what_it_is(client: Client) -> None:
     info = client.server()
 

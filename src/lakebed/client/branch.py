@@ -141,12 +141,12 @@ class Branch(Ref):
             "squash_merge": squash,
             "allow_empty": allow_empty,
         }
-        response = self._transport.post(
+        answer = self._transport.post(
             *("repositories", self.repo, "refs", str(source), "merge", self.name),
             body=body,
             timeout_seconds=CLIENT_HEAD_TIMEOUT_SECONDS,
         )
-        return decode(response, _Reference).reference
+        return decode(answer, _Reference).reference
 
     @contextmanager
     def transaction(self, message: str, *, metadata: Mapping[str, str] | None = None) -> Iterator["Branch"]:
@@ -236,10 +236,10 @@ class Branch(Ref):
     ) -> ObjectInfo:
         """Copy an object of this branch, or of `source_ref`, to a path of this branch; `shallow` moves no bytes."""
         body = {"src_path": path, "src_ref": str(source_ref or self.name), "shallow": shallow}
-        response = self._transport.post(
+        answer = self._transport.post(
             *self._branch("objects", "copy"), body=body, query={"dest_path": to}, repeatable=True
         )
-        return decode(response, ObjectInfo)
+        return decode(answer, ObjectInfo)
 
     def set_metadata(self, path: str, metadata: Mapping[str, str]) -> None:
         """Replace an object's user metadata."""
@@ -259,10 +259,10 @@ class Branch(Ref):
         """
         remaining, count = iter(paths), 0
         while batch := list(islice(remaining, DELETE_BATCH)):
-            response = self._transport.post(
+            answer = self._transport.post(
                 *self._branch("objects", "delete"), body={"paths": batch}, repeatable=True
             )
-            errors = decode(response, _ObjectErrors).errors
+            errors = decode(answer, _ObjectErrors).errors
             if errors:
                 raise DeniedError(
                     ErrorKind.PERMISSION_DENIED,
@@ -288,8 +288,8 @@ class Branch(Ref):
             "destination": destination,
         }
         commit = {"message": message or f"Import {source}", "metadata": metadata}
-        response = self._transport.post(*self._branch("import"), body={"paths": [location], "commit": commit})
-        return Import(self._transport, self._branch("import"), decode(response, _Started).id)
+        answer = self._transport.post(*self._branch("import"), body={"paths": [location], "commit": commit})
+        return Import(self._transport, self._branch("import"), decode(answer, _Started).id)
 
     def _change_head(self, what: str, *, body: Any) -> Any:
         return self._transport.post(

@@ -55,7 +55,7 @@ class RawObject(io.RawIOBase):
         start, end = self._position, min(self._position + count, self.info.size_bytes)
         if start >= end:
             return b""
-        response = self._transport.send(
+        answer = self._transport.send(
             Request(
                 method="GET",
                 path=self._path,
@@ -63,7 +63,7 @@ class RawObject(io.RawIOBase):
                 headers={"Range": f"bytes={start}-{end - 1}"},
             )
         )
-        etag, data = response.headers.get("etag", ""), response.content
+        etag, data = answer.headers.get("etag", ""), answer.content
         if etag.strip('"') != self.info.checksum or len(data) != end - start:
             raise ConflictError(
                 ErrorKind.VERSION_CHANGED,

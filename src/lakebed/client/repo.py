@@ -78,8 +78,8 @@ class Repo:
 
     def pop_stash(self, stash_id: str, *, into: Branch | str = "") -> StashInfo:
         """Lay a stash over the branch it came from, or over another."""
-        response = self._transport.post(*self._path("stashes", stash_id, "pop"), body={"into": str(into)})
-        return decode(response, StashInfo)
+        answer = self._transport.post(*self._path("stashes", stash_id, "pop"), body={"into": str(into)})
+        return decode(answer, StashInfo)
 
     def _path(self, *below: str) -> tuple[str, ...]:
         return ("repositories", self.name, *below)

@@ -14,10 +14,10 @@ class Tag(Ref):
 
     def create(self, ref: Ref | str) -> RefInfo:
         """Name the commit of `ref`."""
-        response = self._transport.post(
+        answer = self._transport.post(
             "repositories", self.repo, "tags", body={"id": self.name, "ref": str(ref)}
         )
-        return decode(response, RefInfo)
+        return decode(answer, RefInfo)
 
     def delete(self) -> None:
         """Delete the tag; its commit stays."""

@@ -27,7 +27,7 @@ from lakebed.client.config import ClientConfig
 from lakebed.client.errors import KIND_HEADER, error_of
 from lakebed.client.replies import Page
 from lakebed.env.ids import IdSource, SystemIds
-from lakebed.errors import CorruptError, ErrorKind, UnavailableError
+from lakebed.errors import CorruptError, ErrorKind, InvalidInputError, UnavailableError
 from lakebed.limits import (
     CLIENT_ATTEMPTS_MAX,
     CLIENT_BACKOFF_SECONDS,
@@ -68,7 +68,38 @@ class Request:
 
     @property
     def url(self) -> str:
+        """Where it goes.
+
+        Raises:
+            InvalidInputError: a name that a URL cannot hold as a segment. `..` would climb: to delete
+                the branch `..` of a repository is to delete the repository.
+        """
+        for segment in self.path:
+            if segment in ("", ".", ".."):
+                raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{segment!r} is no name")
         return "/".join((_API_ROOT, *(quote(segment, safe="") for segment in self.path)))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply, read to its end.
+
+    Not httpx's own: that one refers to itself, so its body would wait for the cycle
+    collector, and a large download would hold hundreds of megabytes of the past.
+    """
+
+    status: int
+    headers: httpx.Headers
+    content: bytes
+    url: str
+
+    @property
+    def text(self) -> str:
+        return self.content.decode()
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
 
 
 class Transport:
@@ -124,7 +155,7 @@ class Transport:
         query: Query | None = None,
         repeatable: bool = False,
         timeout_seconds: float | None = None,
-    ) -> httpx.Response:
+    ) -> Answer:
         """Send JSON by POST."""
         return self._send_json(
             "POST",
@@ -135,7 +166,7 @@ class Transport:
             timeout_seconds=timeout_seconds,
         )
 
-    def put(self, *path: str, body: Any = None, query: Query | None = None) -> httpx.Response:
+    def put(self, *path: str, body: Any = None, query: Query | None = None) -> Answer:
         """Send JSON by PUT."""
         return self._send_json("PUT", path, body, query=query)
 
@@ -159,7 +190,7 @@ class Transport:
             after = page.pagination.next_offset
             left = None if left is None else left - len(page.results)
 
-    def send(self, request: Request) -> httpx.Response:
+    def send(self, request: Request) -> Answer:
         """Send a request until it is answered for good, and return a successful reply.
 
         Raises:
@@ -171,7 +202,7 @@ class Transport:
             last = attempt + 1 == self._attempts_max
             wait = CLIENT_BACKOFF_SECONDS * 2**attempt
             try:
-                response = self._once(request)
+                answer = self._once(request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 if last:
                     raise self._unreachable(error) from error
@@ -180,14 +211,14 @@ class Transport:
                 if last or not request.may_repeat:
                     raise _lost(request, error) from error
             else:
-                if response.is_success or (response.status_code == HTTPStatus.NOT_MODIFIED):
-                    return response
-                if request.method == "DELETE" and response.status_code == HTTPStatus.NOT_FOUND and uncertain:
-                    return response  # An earlier try deleted it, and its reply was lost.
-                if last or not _worth_repeating(request, response):
-                    raise _refused(request, response)
-                uncertain = uncertain or response.status_code == HTTPStatus.SERVICE_UNAVAILABLE
-                wait = max(wait, _retry_after(response))
+                if answer.is_success:
+                    return answer
+                if request.method == "DELETE" and answer.status == HTTPStatus.NOT_FOUND and uncertain:
+                    return answer  # An earlier try deleted it, and its reply was lost.
+                if last or not _worth_repeating(request, answer):
+                    raise _refused(request, answer)
+                uncertain = uncertain or answer.status == HTTPStatus.SERVICE_UNAVAILABLE
+                wait = max(wait, _retry_after(answer))
             self.sleep(wait * self.ids.jitter())
         raise AssertionError("the last attempt returns or raises")
 
@@ -207,7 +238,7 @@ class Transport:
         query: Query | None = None,
         repeatable: bool | None = None,
         timeout_seconds: float | None = None,
-    ) -> httpx.Response:
+    ) -> Answer:
         return self.send(
             Request(
                 method=method,
@@ -220,18 +251,20 @@ class Transport:
             )
         )
 
-    def _once(self, request: Request) -> httpx.Response:
+    def _once(self, request: Request) -> Answer:
         timeout: Any = httpx.USE_CLIENT_DEFAULT
         if request.timeout_seconds is not None:
             timeout = httpx.Timeout(request.timeout_seconds, connect=CLIENT_CONNECT_SECONDS, pool=None)
-        return self._http.request(
+        with self._http.stream(
             request.method,
             request.url,
             params={name: value for name, value in request.query.items() if value is not None},
             headers=httpx.Headers(dict(request.headers), encoding="utf-8"),
             content=request.content if isinstance(request.content, bytes) else request.content(),
             timeout=timeout,
-        )
+        ) as response:
+            content = b"".join(response.iter_bytes())
+        return Answer(response.status_code, response.headers, content, str(response.request.url))
 
     def _unreachable(self, error: Exception) -> UnavailableError:
         return UnavailableError(
@@ -241,37 +274,37 @@ class Transport:
         )
 
 
-def decode(response: httpx.Response, kind: type[T]) -> T:
+def decode(answer: Answer, kind: type[T]) -> T:
     """Return a reply's JSON as a `kind`.
 
     Raises:
         CorruptError: it is something else; most likely another kind of server answered.
     """
     try:
-        return msgspec.json.decode(response.content, type=kind)
+        return msgspec.json.decode(answer.content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptError(
             ErrorKind.UNREADABLE,
-            f"{response.request.url} answered what no Lakebed server answers: is the endpoint right? ({error})",
+            f"{answer.url} answered what no Lakebed server answers: is the endpoint right? ({error})",
         ) from error
 
 
-def _worth_repeating(request: Request, response: httpx.Response) -> bool:
-    if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+def _worth_repeating(request: Request, answer: Answer) -> bool:
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
         return True
-    return response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and request.may_repeat
+    return answer.status == HTTPStatus.SERVICE_UNAVAILABLE and request.may_repeat
 
 
-def _retry_after(response: httpx.Response) -> float:
-    told = response.headers.get("retry-after", "")
+def _retry_after(answer: Answer) -> float:
+    told = answer.headers.get("retry-after", "")
     return min(float(told), CLIENT_RETRY_AFTER_SECONDS_MAX) if told.isdecimal() else 0.0
 
 
-def _refused(request: Request, response: httpx.Response) -> Exception:
+def _refused(request: Request, answer: Answer) -> Exception:
     return error_of(
-        response.status_code,
-        response.content,
-        kind=response.headers.get(KIND_HEADER),
+        answer.status,
+        answer.content,
+        kind=answer.headers.get(KIND_HEADER),
         asked=f"{request.method} {request.url}",
     )
 
