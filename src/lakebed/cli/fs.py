@@ -19,7 +19,7 @@ from lakebed.cli.output import (
     say,
     size,
 )
-from lakebed.cli.progress import report, transfer_bar
+from lakebed.cli.progress import Tally, conclude, tally_of, transfer_bar
 from lakebed.client.client import Client
 from lakebed.client.ref import Ref
 from lakebed.client.replies import ObjectInfo
@@ -111,17 +111,11 @@ def upload(
 ) -> None:
     """Upload a file, or with -r a folder; what is there already with the same content is not sent again."""
     uri = parse_object(to, path_required=not recursive)
+    if recursive:
+        conclude(_upload_folder(source, uri), verb="uploaded", json=json)
+        return
     with Client() as client, transfer_bar() as bar:
         branch = client.repo(uri.repo).branch(uri.ref)
-        if recursive:
-            _require_folder(source)
-            total = sum(file.stat().st_size for file in files_below(source))
-            task = bar.add_task("uploading", total=total)
-            outcomes = upload_folder(
-                source, branch, _folder(uri.path), on_bytes=lambda count: bar.advance(task, count)
-            )
-            report(outcomes, verb="uploaded", json=json)
-            return
         options = UploadOptions(content_type=content_type)
         if str(source) == "-":
             info = branch.upload(uri.path, sys.stdin.buffer, options)
@@ -148,14 +142,11 @@ def download(
 ) -> None:
     """Download an object, or with -r a folder; what is there already with the same content is not fetched again."""
     uri = parse_object(path, path_required=not recursive)
+    if recursive:
+        conclude(_download_folder(uri, to), verb="downloaded", json=json)
+        return
     with Client() as client, transfer_bar() as bar:
         ref = client.repo(uri.repo).ref(uri.ref)
-        if recursive:
-            prefix = _folder(uri.path)
-            task = bar.add_task("downloading", total=sum(each.size_bytes for each in ref.objects(prefix)))
-            outcomes = download_folder(ref, prefix, to, on_bytes=lambda count: bar.advance(task, count))
-            report(outcomes, verb="downloaded", json=json)
-            return
         info = ref.stat(uri.path)
         file = to / uri.path.rpartition("/")[2] if to.is_dir() else to
         task = bar.add_task("downloading", total=info.size_bytes)
@@ -205,6 +196,26 @@ def rm(path: PathArgument, *, recursive: RecursiveOption = False, json: JsonOpti
             branch.delete_object(uri.path)
             count = 1
     print_json({"deleted": count}) if json else say("deleted {} objects", count)
+
+
+def _upload_folder(source: Path, uri: Uri) -> Tally:
+    _require_folder(source)
+    with Client() as client, transfer_bar() as bar:
+        branch = client.repo(uri.repo).branch(uri.ref)
+        total = sum(file.stat().st_size for file in files_below(source))
+        task = bar.add_task("uploading", total=total)
+        outcomes = upload_folder(
+            source, branch, _folder(uri.path), on_bytes=lambda count: bar.advance(task, count)
+        )
+        return tally_of(outcomes, bar)
+
+
+def _download_folder(uri: Uri, to: Path) -> Tally:
+    with Client() as client, transfer_bar() as bar:
+        ref, prefix = client.repo(uri.repo).ref(uri.ref), _folder(uri.path)
+        task = bar.add_task("downloading", total=sum(each.size_bytes for each in ref.objects(prefix)))
+        outcomes = download_folder(ref, prefix, to, on_bytes=lambda count: bar.advance(task, count))
+        return tally_of(outcomes, bar)
 
 
 def _listing(ref: Ref, path: str, *, recursive: bool) -> Iterator[ObjectInfo]:

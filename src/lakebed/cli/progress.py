@@ -44,9 +44,9 @@ class Tally:
     bytes: int = 0
 
 
-def report(outcomes: Iterable[Outcome], *, verb: str, json: bool) -> None:
-    """Print how a transfer of a folder went, failures as they come; end with 1 if there were any."""
-    tally, errors = Tally(), Console(stderr=True, highlight=False)
+def tally_of(outcomes: Iterable[Outcome], bar: Progress) -> Tally:
+    """Count what became of the files, and print failures above the bar as they come."""
+    tally = Tally()
     for outcome in outcomes:
         match outcome.done:
             case Done.COPIED:
@@ -56,15 +56,20 @@ def report(outcomes: Iterable[Outcome], *, verb: str, json: bool) -> None:
                 tally.skipped += 1
             case Done.FAILED:
                 tally.failed += 1
-                errors.print(
-                    Text.assemble(("failed: ", "bold red"), f"{outcome.path}: {outcome.error}"),
-                    soft_wrap=True,
-                )
+                line = Text.assemble(("failed: ", "bold red"), f"{outcome.path}: {outcome.error}")
+                bar.console.print(line, soft_wrap=True)
+    return tally
+
+
+def conclude(tally: Tally, *, verb: str, json: bool) -> None:
+    """Print how a transfer of a folder went; end with 1 if files failed."""
     if json:
         print_json(tally)
     else:
         already = f", {tally.skipped} were there already" if tally.skipped else ""
         say(f"{verb} {{}} files ({size(tally.bytes)}){already}", tally.copied)
     if tally.failed:
-        errors.print(f"{tally.failed} files failed: run the same command again to go on from here")
+        Console(stderr=True, highlight=False).print(
+            f"{tally.failed} files failed: run the same command again to go on from here"
+        )
         raise typer.Exit(1)
