@@ -169,8 +169,8 @@ class EngineMatchesDicts(RuleBasedStateMachine):
 
 
 def differences(left: Objects, right: Objects) -> dict[str, str]:
-    added = {p: "added" for p in right.keys() - left.keys()}
-    removed = {p: "removed" for p in left.keys() - right.keys()}
+    added = dict.fromkeys(right.keys() - left.keys(), "added")
+    removed = dict.fromkeys(left.keys() - right.keys(), "removed")
     changed = {p: "changed" for p in left.keys() & right.keys() if left[p] != right[p]}
     return added | removed | changed
 

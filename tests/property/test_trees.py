@@ -72,13 +72,13 @@ def run(coroutine):
 @given(RULES, trees, st.lists(changes, max_size=5), st.integers(1, 30))
 def test_a_tree_after_any_changes_holds_what_a_dict_would(rule, start, runs, step):
     # Changes are taken in steps of so many rows: the smaller, the more ranges are edited in several parts.
-    with patch.object(apply, "STEP_ROWS", step):
+    with patch.object(apply, "_BLOCK_ROWS", step):
         run(after_any_changes(rule, start, runs, step))
 
 
 @given(RULES, trees, st.lists(changes, max_size=5), st.integers(1, 9))
 def test_cuts_do_not_depend_on_history(rule, start, runs, step):
-    with patch.object(apply, "STEP_ROWS", step):
+    with patch.object(apply, "_BLOCK_ROWS", step):
         run(independent_of_history(rule, start, runs))
 
 

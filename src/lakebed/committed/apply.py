@@ -14,11 +14,14 @@ from lakebed.committed.tree import Tree
 from lakebed.committed.writer import TreeWriter
 from lakebed.env.work import Workers
 from lakebed.format.blocks import empty_changes, empty_entries
-from lakebed.format.columns import STEP_ROWS
 from lakebed.format.merge import apply_changes
 from lakebed.limits import RANGES_AHEAD
 from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import Nonce
+
+# Rows that are worked on together: enough that a step is no overhead, few enough that reading, cutting and
+# encoding overlap already in a commit of a hundred thousand.
+_BLOCK_ROWS = 25_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +99,15 @@ async def plan_edits(tree: Tree, changes: AsyncIterator[pa.Table]) -> AsyncGener
 
 
 async def _large_blocks(blocks: AsyncIterator[pa.Table]) -> AsyncGenerator[tuple[pa.Table, bool], None]:
-    """Yield the rows again in blocks of about `STEP_ROWS`, each with whether it is the last."""
+    """Yield the rows again in blocks of about `_BLOCK_ROWS`, each with whether it is the last."""
     held: list[pa.Table] = []
     rows = 0
     async for block in blocks:
-        for at in range(0, block.num_rows, STEP_ROWS):
-            if rows >= STEP_ROWS:
+        for at in range(0, block.num_rows, _BLOCK_ROWS):
+            if rows >= _BLOCK_ROWS:
                 yield pa.concat_tables(held), False
                 held, rows = [], 0
-            held.append(block.slice(at, STEP_ROWS))
+            held.append(block.slice(at, _BLOCK_ROWS))
             rows += held[-1].num_rows
     if held:
         yield pa.concat_tables(held), True

@@ -7,6 +7,9 @@ keeps it deterministic.
 
 import asyncio
 import multiprocessing
+import os
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -25,10 +28,16 @@ class Workers(Protocol):
 
 
 class ThreadWorkers:
-    """A pool of threads. Threads start at the first call and end with `close`."""
+    """A pool of threads. Threads start at the first call and end with `close`.
 
-    def __init__(self, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakebed-work")
+    With `nice`, the system lets them go only when the event loop has nothing to do: a
+    long merge then costs those who wait for a reply little.
+    """
+
+    def __init__(self, threads: int, *, nice: int = 0) -> None:
+        self._pool = ThreadPoolExecutor(
+            threads, thread_name_prefix="lakebed-work", initializer=partial(_be_nice, nice)
+        )
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
@@ -36,6 +45,12 @@ class ThreadWorkers:
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _be_nice(nice: int) -> None:
+    if nice and sys.platform == "linux":
+        # Linux knows niceness for each thread; elsewhere this would slow the whole process down.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
 
 
 class ProcessWorkers:
@@ -49,7 +64,9 @@ class ProcessWorkers:
         self._pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, partial(function, *args, **kwargs)
+        )
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -76,7 +76,7 @@ class CutRule:
 
     def ends_by_key(self, key: str) -> bool:
         """Return whether a range that reaches `key` ends there whatever else it holds."""
-        return int(key_hashes(pa.array([key]))[0]) % self.entries_expected == 0
+        return int(key_hashes(pa.array([key], pa.string()))[0]) % self.entries_expected == 0
 
 
 DEFAULT_RULE: Final = CutRule()

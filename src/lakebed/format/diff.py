@@ -27,6 +27,9 @@ from lakebed.format.compare import identities_differ, rows_differ
 from lakebed.format.merge import as_changes, as_tombstones, newest_wins
 from lakebed.model.diffs import ChangeCounts, DiffType, MergeStrategy
 
+# Typed, like every scalar here: to guess a type, Arrow looks for pandas each time.
+_REMOVED = pa.scalar(DiffType.REMOVED.value, pa.string())
+
 DIFF_SCHEMA = pa.schema([pa.field("type", pa.string(), nullable=False), *ENTRY_SCHEMA])
 """`type` is a `DiffType`; the other columns are the right side's entry, or the left's where it was removed."""
 
@@ -61,7 +64,7 @@ def diff_blocks(left: pa.Table, right: pa.Table) -> pa.Table:
     ours = _typed(take(right, kept), pa.array(types[kept], pa.string()))
     if len(delta.removed) == 0:
         return ours
-    gone = _typed(take(left, delta.removed), pa.repeat(DiffType.REMOVED.value, len(delta.removed)))
+    gone = _typed(take(left, delta.removed), pa.repeat(_REMOVED, len(delta.removed)))
     if ours.num_rows == 0:
         return gone
     both = pa.concat_tables([ours, gone])

@@ -49,7 +49,7 @@ def without_tombstones(changes: pa.Table) -> pa.Table:
 
 def as_changes(entries: pa.Table) -> pa.Table:
     """Return an entry block as changes that set those entries."""
-    deleted = pa.repeat(pa.scalar(value=False), entries.num_rows)
+    deleted = pa.repeat(pa.scalar(value=False, type=pa.bool_()), entries.num_rows)
     return entries.append_column(_DELETED, deleted)
 
 
@@ -58,7 +58,9 @@ def as_tombstones(keys: pa.Array) -> pa.Table:
     rows = len(keys)
     empty = {pa.string(): "", pa.binary(): b"", pa.int64(): 0}
     others = [pa.repeat(pa.scalar(empty[f.type], f.type), rows) for f in ENTRY_SCHEMA if f.name != "key"]
-    return pa.table([keys, *others, pa.repeat(pa.scalar(value=True), rows)], schema=CHANGE_SCHEMA)
+    return pa.table(
+        [keys, *others, pa.repeat(pa.scalar(value=True, type=pa.bool_()), rows)], schema=CHANGE_SCHEMA
+    )
 
 
 def apply_changes(entries: pa.Table, changes: pa.Table) -> tuple[pa.Table, ChangeCounts]:

@@ -18,6 +18,9 @@ from lakebed.format.hashing import rows_hash
 from lakebed.format.parquet import FileKind, decode, encode
 from lakebed.model.ids import RangeId
 
+_EMPTY: Final = pa.scalar("", pa.string())
+_DASH: Final = pa.scalar("-", pa.string())
+
 METARANGE_SCHEMA: Final = pa.schema(
     [
         pa.field("range", pa.string(), nullable=False),
@@ -111,7 +114,7 @@ def require_disjoint(block: pa.Table) -> None:
     edges = pa.concat_arrays([low, high])
     # min, max, min, max …: rising strictly, except that a range of one entry has both alike.
     interleaved = edges.take(pa.array(np.arange(2 * len(low)).reshape(2, -1).T.reshape(-1)))
-    single = pc.equal(column(block, "count"), 1)
+    single = pc.equal(column(block, "count"), pa.scalar(1, pa.int64()))
     if not pc.all(pc.equal(pc.equal(low, high), single)).as_py():
         raise CorruptError(ErrorKind.UNREADABLE, "a metarange's counts do not fit its keys")
     kept = np.ones(2 * len(low), np.bool_)
@@ -120,5 +123,5 @@ def require_disjoint(block: pa.Table) -> None:
     if (pc.min(block.column("count")).as_py() or 0) < 1:
         raise CorruptError(ErrorKind.UNREADABLE, "a metarange lists an empty range")
     names = pc.utf8_slice_codeunits(column(block, "range"), 0, 65)
-    if not pc.all(pc.equal(names, pc.binary_join_element_wise(column(block, "hash"), "", "-"))).as_py():
+    if not pc.all(pc.equal(names, pc.binary_join_element_wise(column(block, "hash"), _EMPTY, _DASH))).as_py():
         raise CorruptError(ErrorKind.UNREADABLE, "a metarange's file names do not carry their hashes")

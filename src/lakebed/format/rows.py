@@ -3,14 +3,12 @@
     version (1) | flags (1) | size (8) | mtime (8) | identity (16) | lengths (4 x u16, 1 x u32) | address, checksum, content type, nonce, metadata
 
 All numbers are little-endian. The fixed part comes first and the texts follow in
-one run, so that decoding a page is: join the values, view the fixed parts as
-one structured array, and read the texts as elements of one binary array whose
-offsets are a running sum. The numbers are on disk in every installation; they
+one run, so that decoding a page is: view the fixed parts as one structured array,
+and read each text where the lengths of those before it put it. The numbers are on disk in every installation; they
 are added to, never changed.
 """
 
 import struct
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,6 +18,7 @@ from lakebed.env.clock import Instant
 from lakebed.errors import CorruptError, ErrorKind, InvalidInputError
 from lakebed.format.blocks import CHANGE_SCHEMA, empty_changes
 from lakebed.format.identity import IDENTITY_BYTES, decode_metadata, encode_metadata, identity_of
+from lakebed.format.spans import Spans
 from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import Nonce, Path
 
@@ -128,7 +127,7 @@ def is_tombstone(value: bytes) -> bool:
     return bool(value[1] & _TOMBSTONE)
 
 
-def decode_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> pa.Table:
+def decode_rows(keys: Spans, values: Spans) -> pa.Table:
     """Return rows, in key order, as a change block.
 
     Raises:
@@ -138,38 +137,28 @@ def decode_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> pa.Table:
     if count == 0:
         return empty_changes()
     header = _HEADER.size
-    sizes = np.fromiter(map(len, values), np.int64, count)
-    if int(sizes.min()) < header:
+    if int(values.lengths.min()) < header:
         raise CorruptError(ErrorKind.UNREADABLE, "a staged row is cut short")
-    fixed = np.frombuffer(b"".join([value[:header] for value in values]), _DTYPE)
+    fixed = values.fixed(header).view(_DTYPE).reshape(count)
     _require_version(int(fixed["version"].max()))
-
-    spans = np.empty((count, 1 + len(_TEXTS)), np.int64)
-    spans[:, 0] = header
-    for column, name in enumerate(_TEXTS, start=1):
-        spans[:, column] = fixed[name]
-    if not np.array_equal(spans.sum(axis=1), sizes):
+    texts: dict[str, Spans] = {}
+    at = np.full(count, header, np.int64)
+    for name in _TEXTS:
+        lengths = fixed[name].astype(np.int64)
+        texts[name] = values.part(at, lengths)
+        at = at + lengths
+    if not np.array_equal(at, values.lengths):
         raise CorruptError(ErrorKind.UNREADABLE, "a staged row is cut short")
-    width = spans.shape[1]
-    offsets = np.zeros(count * width + 1, np.int64)
-    np.cumsum(spans.reshape(-1), out=offsets[1:])
-    pieces = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), count * width, [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    )
-    texts = {
-        name: pieces.take(pa.array(np.arange(column, count * width, width))).cast(pa.string())
-        for column, name in enumerate(_TEXTS, start=1)
-    }
     prefix = len(ROW_PREFIX)
     return pa.table(
         [
-            pa.array([key[prefix:] for key in keys], pa.binary()).cast(pa.string()),
-            texts["address"],
-            texts["checksum"],
+            keys.part(prefix, keys.lengths - prefix).strings(),
+            texts["address"].strings(),
+            texts["checksum"].strings(),
             pa.array(fixed["size"]),
             pa.array(fixed["mtime"]),
-            texts["content_type"],
-            texts["metadata"],
+            texts["content_type"].strings(),
+            texts["metadata"].strings(),
             _identities(fixed),
             pa.array((fixed["flags"] & _TOMBSTONE) != 0),
         ],

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import NewType, Protocol, TypeAlias
 
 from lakebed.env.clock import Instant
+from lakebed.format.spans import Spans
 
 Version = NewType("Version", int)
 """Never repeats: no two writes of one store get the same version of a key, even if
@@ -40,13 +41,42 @@ class Item:
     version: Version
 
 
-@dataclass(frozen=True, slots=True)
 class Page:
-    """Consecutive items as columns, because a scan may be long and an object per item is dear."""
+    """Consecutive items as columns, because a scan may be long and an object per item is dear.
 
-    keys: list[bytes]
-    values: list[bytes]
-    versions: list[Version]
+    Whoever works on whole columns takes `spans`; the lists are made for those who ask.
+    A driver that has items in another form makes a page of its own kind.
+    """
+
+    __slots__ = ("_keys", "_values", "_versions")
+
+    def __init__(self, keys: list[bytes], values: list[bytes], versions: list[Version]) -> None:
+        self._keys = keys
+        self._values = values
+        self._versions = versions
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def keys(self) -> list[bytes]:
+        return self._keys
+
+    @property
+    def values(self) -> list[bytes]:
+        return self._values
+
+    @property
+    def versions(self) -> list[Version]:
+        return self._versions
+
+    @property
+    def last_key(self) -> bytes:
+        return self._keys[-1]
+
+    def spans(self) -> tuple[Spans, Spans]:
+        """Return keys and values. It takes a while for a large page: not on the event loop."""
+        return Spans.of(self._keys), Spans.of(self._values)
 
     def items(self) -> list[Item]:
         return [Item(k, v, n) for k, v, n in zip(self.keys, self.values, self.versions, strict=True)]

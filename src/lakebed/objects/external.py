@@ -23,7 +23,8 @@ from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings
 
 Namespaces: TypeAlias = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
-"""Tells the namespaces of all repositories there are at this moment."""
+"""Tells the namespaces of all repositories there are at this moment. Whoever remembers them for a while
+hands out the same list until it has asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,16 @@ class ExternalObject:
     key: str
     file: Path | None
     """The resolved path, if it is a local file or folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Resolved places: what is open, and what is ours; `told` is the list that the latter came from."""
+
+    told: object
+    names: tuple[str, ...]
+    prefixes: list[str]
+    namespaces: list[str]
 
 
 class ExternalAddresses:
@@ -52,6 +63,7 @@ class ExternalAddresses:
         self._namespaces = namespaces
         self._settings = settings or StoreSettings()
         self._stores: dict[str, ObjectStore] = {}
+        self._last = _Bounds(None, (), [], [])
 
     async def check(self, address: str) -> None:
         """Raise unless `address`, or all that begins with it, may be read.
@@ -82,22 +94,35 @@ class ExternalAddresses:
 
     async def _admit(self, place: PlaceUrl, address: str) -> tuple[str, str]:
         """Return the resolved address and the resolved prefix that admits it."""
+        bounds = await self._bounds()
         resolved = self._resolved(place, address)
-        prefixes = [self._canonical(prefix) for prefix in self._prefixes]
-        admitting = next((prefix for prefix in prefixes if _lies_under(resolved, prefix)), None)
+        admitting = next((prefix for prefix in bounds.prefixes if _lies_under(resolved, prefix)), None)
         if admitting is None:
             raise DeniedError(
                 ErrorKind.EXTERNAL_ADDRESS,
                 f"{address} does not lie under a configured import prefix: "
                 "add one that covers it to the configuration, or upload the object instead",
             )
-        for namespace in await self._current_namespaces():
-            if _shares(resolved, self._canonical(namespace)):
-                raise DeniedError(
-                    ErrorKind.EXTERNAL_ADDRESS,
-                    f"{address} lies in the storage of a repository: copy the object through that repository instead",
-                )
+        if any(_shares(resolved, namespace) for namespace in bounds.namespaces):
+            raise DeniedError(
+                ErrorKind.EXTERNAL_ADDRESS,
+                f"{address} lies in the storage of a repository: copy the object through that repository instead",
+            )
         return resolved, admitting
+
+    async def _bounds(self) -> _Bounds:
+        """Resolve prefixes and namespaces, again only when the namespaces come in another list than last time."""
+        told = self._namespaces()
+        namespaces = await told if isinstance(told, Awaitable) else told
+        known = self._last
+        if known.told is not namespaces or known.names != tuple(namespaces):
+            self._last = _Bounds(
+                namespaces,
+                tuple(namespaces),
+                [self._canonical(prefix) for prefix in self._prefixes],
+                [self._canonical(namespace) for namespace in namespaces],
+            )
+        return self._last
 
     def _resolved(self, place: PlaceUrl, address: str) -> str:
         # Local links are followed; an S3 key is what it is, to the last slash.
@@ -105,10 +130,6 @@ class ExternalAddresses:
 
     def _canonical(self, url: str) -> str:
         return canonical_namespace(url, self._settings.data_dir)
-
-    async def _current_namespaces(self) -> Iterable[str]:
-        namespaces = self._namespaces()
-        return await namespaces if isinstance(namespaces, Awaitable) else namespaces
 
     def _store(self, url: str) -> ObjectStore:
         store = self._stores.get(url)

@@ -21,6 +21,9 @@ from lakebed.server.config import Config
 from lakebed.server.data_folder import DataFolder, Layout
 from lakebed.server.wiring import Surroundings, Wired, wire
 
+# Merging and encoding give way to requests: staging during a large commit keeps most of its rate.
+_BLOCK_WORK_NICE = 10
+
 # How long the list of namespaces that no external address may point into is remembered.
 _NAMESPACES_SECONDS = 1.0
 
@@ -45,7 +48,7 @@ async def open_engine(config: Config, folder: Layout) -> AsyncIterator[Wired]:
     """Yield an engine on a data folder that this process, or the one that started it, holds."""
     async with AsyncExitStack() as stack:
         clock, ids = SystemClock(), SystemIds()
-        workers = ThreadWorkers(config.threads)
+        workers = ThreadWorkers(config.threads, nice=_BLOCK_WORK_NICE)
         stack.callback(workers.close)
         # Storage has threads of its own: a small put must not wait behind a merge.
         storage_workers = ThreadWorkers(config.threads)

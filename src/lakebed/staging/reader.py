@@ -20,6 +20,7 @@ from lakebed.env.work import Workers
 from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.format.blocks import change_block
 from lakebed.format.rows import OPEN_KEY, ROW_PREFIX, decode_row, decode_rows, is_tombstone, row_key
+from lakebed.format.spans import Spans
 from lakebed.kv.port import KVStore, Page, Version, prefix_end
 from lakebed.limits import SCAN_PAGE_ITEMS, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch
@@ -176,13 +177,13 @@ class LayerReader:
         async with aclosing(self._pages(repo, branch, token, within, first_page=first_page)) as pages:
             if first_page < SCAN_PAGE_ITEMS:
                 async for page in pages:
-                    yield await self._decode(page)
+                    yield await self._decode([page])
                 return
             # Whoever wants everything gets it decoded one page behind the one being fetched.
             decoding: asyncio.Task[pa.Table] | None = None
             try:
-                async for page in _large(pages):
-                    previous, decoding = decoding, asyncio.create_task(self._decode(page))
+                async for large in _large(pages):
+                    previous, decoding = decoding, asyncio.create_task(self._decode(large))
                     if previous is not None:
                         yield await previous
                 if decoding is not None:
@@ -219,24 +220,27 @@ class LayerReader:
 
     async def _page(self, token: StagingToken, *, start: bytes, end: bytes | None, rows_max: int) -> Page:
         """Return the first rows from `start` on, up to so many; fewer only at the end."""
-        found = Page([], [], [])
+        keys: list[bytes] = []
+        values: list[bytes] = []
         pages = self._kv.scan(token, start=start, end=end, page_items_max=rows_max)
         async for page in pages:
-            found = Page(found.keys + page.keys, found.values + page.values, [])
-            if len(found.keys) >= rows_max:
+            keys += page.keys
+            values += page.values
+            if len(keys) >= rows_max:
                 break
         if isinstance(pages, AsyncGenerator):
             # Left half-way it would be closed by the garbage collector, in a task of its own.
             await pages.aclose()
-        return Page(found.keys[:rows_max], found.values[:rows_max], [])
+        return Page(keys[:rows_max], values[:rows_max], [])
 
-    async def _decode(self, page: Page) -> pa.Table:
-        if len(page.keys) < _FEW_ROWS:
-            rows = zip(page.keys, page.values, strict=True)
+    async def _decode(self, pages: list[Page]) -> pa.Table:
+        count = sum(map(len, pages))
+        if count < _FEW_ROWS:
+            rows = [row for page in pages for row in zip(page.keys, page.values, strict=True)]
             return change_block([decode_row(_path(key), value)[0] for key, value in rows])
-        if len(page.keys) < _INLINE_ROWS:
-            return decode_rows(page.keys, page.values)
-        return await self._workers.run(decode_rows, page.keys, page.values)
+        if count < _INLINE_ROWS:
+            return _decode_pages(pages)
+        return await self._workers.run(_decode_pages, pages)
 
     async def _require_open(self, repo: Repository, branch: Branch, token: StagingToken) -> None:
         # Asked after the rows were read: still open now means that nothing had been dropped before.
@@ -259,15 +263,20 @@ def _keys_between(start: str, stop: str | None, prefix: str) -> tuple[bytes, byt
     return row_key(max(start, prefix)), end if stop is None else min(end, row_key(stop))
 
 
-async def _large(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
-    """Yield pages of at least a whole scan page: decoding costs more for each page than for each row."""
-    keys: list[bytes] = []
-    values: list[bytes] = []
+def _decode_pages(pages: list[Page]) -> pa.Table:
+    keys, values = zip(*(page.spans() for page in pages), strict=True)
+    return decode_rows(Spans.concat(keys), Spans.concat(values))
+
+
+async def _large(pages: AsyncIterator[Page]) -> AsyncIterator[list[Page]]:
+    """Yield pages that together make a whole scan page: decoding costs more for each call than for each row."""
+    held: list[Page] = []
+    rows = 0
     async for page in pages:
-        keys += page.keys
-        values += page.values
-        if len(keys) >= SCAN_PAGE_ITEMS:
-            yield Page(keys, values, [])
-            keys, values = [], []
-    if keys:
-        yield Page(keys, values, [])
+        held.append(page)
+        rows += len(page)
+        if rows >= SCAN_PAGE_ITEMS:
+            yield held
+            held, rows = [], 0
+    if held:
+        yield held

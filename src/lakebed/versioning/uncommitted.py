@@ -107,5 +107,5 @@ async def _tree_changes(
 
 def diff_as_changes(block: pa.Table) -> pa.Table:
     """Return a diff block as the changes that make its left side into its right side."""
-    deleted = pc.equal(block.column("type"), DiffType.REMOVED.value)
+    deleted = pc.equal(block.column("type"), pa.scalar(DiffType.REMOVED.value, pa.string()))
     return block.drop_columns(["type"]).append_column(CHANGE_SCHEMA.field("deleted"), deleted)

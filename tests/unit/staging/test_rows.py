@@ -8,6 +8,7 @@ from lakebed.env.clock import Instant
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.blocks import block_changes, change_block
 from lakebed.format.rows import decode_row, decode_rows, encode_row, row_key
+from lakebed.format.spans import Spans
 from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import Nonce, Path
 
@@ -62,7 +63,7 @@ def test_decoding_a_page_equals_decoding_each_row(many: list[Change]) -> None:
     keys = [row_key(c.path) for c in ordered]
     values = [encode_row(c, Nonce("n")) for c in ordered]
 
-    block = decode_rows(keys, values)
+    block = decode_rows(Spans.of(keys), Spans.of(values))
 
     assert block_changes(block) == ordered
     assert block.equals(change_block(ordered))
@@ -76,13 +77,16 @@ def test_a_row_cut_short_is_corrupt(change: Change, data: st.DataObject) -> None
     with pytest.raises(CorruptError):
         decode_row(change.path, cut)
     with pytest.raises(CorruptError):
-        decode_rows([row_key(change.path)], [cut])
+        decode_rows(Spans.of([row_key(change.path)]), Spans.of([cut]))
 
 
 def test_a_row_of_a_newer_version_is_refused_with_the_remedy() -> None:
     value = b"\x02" + encode_row(Tombstone(path=Path("a")), Nonce("n"))[1:]
 
-    for decode in (lambda: decode_row(Path("a"), value), lambda: decode_rows([b"key/a"], [value])):
+    for decode in (
+        lambda: decode_row(Path("a"), value),
+        lambda: decode_rows(Spans.of([b"key/a"]), Spans.of([value])),
+    ):
         with pytest.raises(CorruptError, match="upgrade") as caught:
             decode()
         assert caught.value.kind is ErrorKind.NEWER_VERSION

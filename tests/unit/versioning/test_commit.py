@@ -59,13 +59,15 @@ async def test_concurrent_committers_and_writers_lose_nothing(lake: Lake) -> Non
             await lake.put("main", **{path: path})
             written.append(path)
 
+    refusals: set[ErrorKind] = set()
+
     async def commit() -> int:
         done = 0
         while len(written) < 160:
             try:
                 await lake.catalog.commits.commit("lake", "main", COMMIT)
             except InvalidInputError as error:
-                assert error.kind is ErrorKind.NO_CHANGES
+                refusals.add(error.kind)
             else:
                 done += 1
             await asyncio.sleep(0)
@@ -73,6 +75,7 @@ async def test_concurrent_committers_and_writers_lose_nothing(lake: Lake) -> Non
 
     *_, first, second = await asyncio.gather(*(write(f"w{n}") for n in range(8)), commit(), commit())
     assert first + second > 0
+    assert refusals <= {ErrorKind.NO_CHANGES}
     assert await lake.show("main") == {path: path for path in written}
     log = [c async for c in _history(lake)]
     assert len(log) == len(set(log)) == first + second + 1

@@ -145,10 +145,10 @@ class LmdbKV:
                 page = read_page(
                     txn, partition, start=start, end=end, rows_max=rows_max, bytes_max=LMDB_SCAN_STEP_BYTES
                 )
-            if not page.keys:
+            if not len(page):
                 return
             yield page
-            start = page.keys[-1] + b"\0"
+            start = page.last_key + b"\0"
             await asyncio.sleep(0)  # a long scan lets other requests in between its pages
 
     async def now(self) -> Instant:

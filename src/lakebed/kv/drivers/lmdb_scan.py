@@ -20,7 +20,7 @@ from lakebed.kv.drivers.lmdb_keys import (
     prefix_below,
     signpost_of,
 )
-from lakebed.kv.drivers.lmdb_records import columns
+from lakebed.kv.drivers.lmdb_page import LmdbPage
 from lakebed.kv.port import Page
 
 _FIRST_STRIDE: Final = 64
@@ -72,7 +72,7 @@ def read_page(
     """
     page = _Rows(txn, rows_max=rows_max, bytes_max=bytes_max)
     page.collect(_Span(partition_prefix(partition), b"", start, end))
-    return Page(page.keys, *columns(page.records))
+    return LmdbPage(page.places, page.records)
 
 
 class _Rows:
@@ -82,7 +82,7 @@ class _Rows:
         self._txn = txn
         self._rows_max = rows_max
         self._bytes_left = bytes_max
-        self.keys: list[bytes] = []
+        self.places: list[bytes] = []
         self.records: list[bytes] = []
 
     def collect(self, span: _Span) -> None:
@@ -94,7 +94,7 @@ class _Rows:
         rows = cursor.iternext()
         stride = _FIRST_STRIDE
         while not self._full():
-            wanted = min(stride, self._rows_max - len(self.keys))
+            wanted = min(stride, self._rows_max - len(self.places))
             block = list(islice(rows, wanted))
             if not block:
                 return
@@ -122,14 +122,15 @@ class _Rows:
         self._append(keys[first:], records[first:], span.head)
 
     def _append(self, keys: tuple[bytes, ...], records: tuple[bytes, ...], head: bytes) -> None:
-        room = self._rows_max - len(self.keys)
+        room = self._rows_max - len(self.places)
         keys, records = keys[:room], records[:room]
         if head:
-            self.keys += [head + key[PREFIX_BYTES:] for key in keys]
+            # As if the whole key stood in one place.
+            self.places += [key[:PREFIX_BYTES] + head + key[PREFIX_BYTES:] for key in keys]
         else:
-            self.keys += [key[PREFIX_BYTES:] for key in keys]
+            self.places += keys
         self.records += records
         self._bytes_left -= sum(map(len, records))
 
     def _full(self) -> bool:
-        return len(self.keys) >= self._rows_max or self._bytes_left <= 0
+        return len(self.places) >= self._rows_max or self._bytes_left <= 0

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final, LiteralString
 
+import numpy as np
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.types.numeric import Int8
@@ -28,6 +29,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from lakebed.env.clock import Clock, Instant
 from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, LakebedError, UnavailableError
+from lakebed.format.spans import Spans
 from lakebed.kv.checks import (
     check_fence_supported,
     check_key,
@@ -37,6 +39,7 @@ from lakebed.kv.checks import (
     check_value,
 )
 from lakebed.kv.drivers import postgres_schema as schema
+from lakebed.kv.drivers.postgres_page import JoinedPage
 from lakebed.kv.port import (
     Capabilities,
     Expect,
@@ -68,11 +71,19 @@ SELECT l.n, r.version, r.value
 FROM unnest(%s::bytea[], %s::bytea[]) WITH ORDINALITY AS l (p, k, n)
 JOIN lakebed_kv r ON r.partition = l.p AND r.key = l.k
 """
+# A page is one row: the server joins its columns in a fifth of the time that the client takes to part its rows.
 _SCAN: Final = """
-SELECT key, value, version FROM lakebed_kv WHERE partition = %s AND key >= %s ORDER BY key LIMIT %s
+SELECT string_agg(key, ''::bytea ORDER BY key), string_agg(int4send(length(key)), ''::bytea ORDER BY key),
+       string_agg(value, ''::bytea ORDER BY key), string_agg(int4send(length(value)), ''::bytea ORDER BY key),
+       string_agg(int8send(version), ''::bytea ORDER BY key)
+FROM (SELECT key, value, version FROM lakebed_kv WHERE partition = %s AND key >= %s ORDER BY key LIMIT %s) AS page
 """
 _SCAN_TO: Final = """
-SELECT key, value, version FROM lakebed_kv WHERE partition = %s AND key >= %s AND key < %s ORDER BY key LIMIT %s
+SELECT string_agg(key, ''::bytea ORDER BY key), string_agg(int4send(length(key)), ''::bytea ORDER BY key),
+       string_agg(value, ''::bytea ORDER BY key), string_agg(int4send(length(value)), ''::bytea ORDER BY key),
+       string_agg(int8send(version), ''::bytea ORDER BY key)
+FROM (SELECT key, value, version FROM lakebed_kv WHERE partition = %s AND key >= %s AND key < %s ORDER BY key LIMIT %s)
+     AS page
 """
 _SWAP: Final = """
 SELECT lakebed_kv_swap(%s, %s, %s, %s, %s::bytea[], %s, %s::bytea, %s::bytea, %s::bigint, %s::bigint)
@@ -274,13 +285,18 @@ class PostgresKV:
                 rows = await self._read(_SCAN, (name, start, limit))
             else:
                 rows = await self._read(_SCAN_TO, (name, start, end, limit))
-            if not rows:
+            [(keys, key_sizes, values, value_sizes, versions)] = rows
+            if keys is None:
                 return
-            keys, values, versions = map(list, zip(*rows, strict=True))
-            yield Page(keys, values, versions)
-            if len(rows) < page_items_max:
+            page = JoinedPage(
+                Spans.joined(keys, np.frombuffer(key_sizes, ">i4").astype(np.int64)),
+                Spans.joined(values, np.frombuffer(value_sizes, ">i4").astype(np.int64)),
+                np.frombuffer(versions, ">i8"),
+            )
+            yield page
+            if len(page) < page_items_max:
                 return
-            start = keys[-1] + b"\0"
+            start = page.last_key + b"\0"
 
     async def now(self) -> Instant:
         [(now,)] = await self._read(_NOW, ())

@@ -96,7 +96,7 @@ class MeteredKV:
     ) -> AsyncIterator[Page]:
         pages = aiter(self._inner.scan(partition, start=start, end=end, page_items_max=page_items_max))
         while (page := await self._measure("scan", anext(pages, None))) is not None:
-            self._rows.labels("scan").inc(len(page.keys))
+            self._rows.labels("scan").inc(len(page))
             yield page
 
     async def now(self) -> Instant:

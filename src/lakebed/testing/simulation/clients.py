@@ -35,6 +35,8 @@ class Lake:
     branches: tuple[str, ...]
     conditional: float = 0.35
     """How many of the writes have a condition."""
+    tidy: float = 0.6
+    """How often a commit comes before what needs a clean branch."""
     stashes: list[Nonce] = field(default_factory=list)
     written: int = 0
 
@@ -156,7 +158,7 @@ class Client:
                             block.column("key").to_pylist(), block.column("checksum").to_pylist(), strict=True
                         )
                     )
-                    await self.lake.world.sleep(self.chance.pick([0.0, 0.01, 1.0, 100.0, 700.0]))
+                    await self.lake.world.sleep(self.chance.pick([0.0, 0.01, 1.0, 500.0, 1000.0]))
             except LayersMovedError:
                 self.lake.world.met["reader met a moved layer"] += 1
                 raise
@@ -315,8 +317,7 @@ class Client:
         )
 
     async def _tidy(self, branch: str) -> None:
-        """Mostly, commit before what needs a clean branch."""
-        if self.chance.happens(0.6):
+        if self.chance.happens(self.lake.tidy):
             await self._commit(branch)
 
     def _patience(self) -> float | None:

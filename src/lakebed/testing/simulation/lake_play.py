@@ -19,11 +19,12 @@ async def play_lake(
     work: Sequence[tuple[str, float]],
     branches: tuple[str, ...] = ("main", "dev"),
     conditional: float = 0.35,
+    tidy: float = 0.6,
 ) -> None:
-    """Play it. `work` says how often each kind of call is made, `conditional` how many writes have a condition."""
+    """Play it. `work` says how often each kind of call is made; for the rest see `Lake`."""
     stage = Stage(world, conditions)
     lake = await open_lake(world, stage.processes[0], "lake", branches)
-    lake.conditional = conditional
+    lake.conditional, lake.tidy = conditional, tidy
 
     async def act(process: SimProcess, chance: Chance) -> None:
         await WORK[chance.weighted(work)](Client(lake, process, chance))

@@ -113,7 +113,7 @@ class Laws:
             self._staging.pop(old.staging_token, None)
         timeline = self._truth.timeline(partition, new.name)
         if not isinstance(new, Branch):
-            if isinstance(old, Branch):
+            if isinstance(old, Branch) and not old.tentative:
                 self._took_effect("delete_branch", "deleted")
             timeline.add(Moment(step, None, None))
             return
@@ -138,7 +138,7 @@ class Laws:
         old, new = decode_tag(before) if before is not None else None, decode_tag(value)
         timeline, step = self._truth.timeline(partition, new.name), self._ledger.history.step
         if not isinstance(new, Tag):
-            if isinstance(old, Tag):
+            if isinstance(old, Tag) and not old.tentative:
                 self._took_effect("delete_tag", "deleted")
             timeline.add(Moment(step, None, None))
             return
@@ -171,6 +171,12 @@ class Laws:
             if nonce in new.pending
         ):
             self._ledger.meet("started over")
+        if (
+            op is not None
+            and len(set(old.pending) - set(new.pending)) > 0
+            and set(new.pending) - set(old.pending)
+        ):
+            self._ledger.meet("taken for dead")
         named = set(new.stashes) - set(old.stashes)
         if new.commit_id != old.commit_id:
             self.heads.check(partition, old, new)

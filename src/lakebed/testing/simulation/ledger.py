@@ -30,6 +30,7 @@ class Ledger:
         """Count something, apart by what becomes of the answer."""
         self.met[what] += 1
         self.met[f"{what}, {self.network.delivering.fate}"] += 1
+        self.met[f"applied, {self.network.delivering.fate}"] += 1
 
     def effect(self, op: Op, word: str, detail: str | Nonce = "") -> None:
         """Take down what a call did: at most one thing, and not after it was answered."""

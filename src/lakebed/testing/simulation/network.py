@@ -51,7 +51,7 @@ class Weather:
 
 
 CALM = Weather()
-ROUGH = Weather(refused=0.01, lost=0.02, unanswered=0.05, late=0.05, slow=0.01)
+ROUGH = Weather(refused=0.01, lost=0.02, unanswered=0.07, late=0.07, slow=0.01)
 
 
 @dataclass(frozen=True, slots=True)

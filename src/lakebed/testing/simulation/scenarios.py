@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from lakebed.limits import PENDING_TIMEOUT_SECONDS
 from lakebed.testing.simulation.lake_play import play_lake
+from lakebed.testing.simulation.network import Weather
 from lakebed.testing.simulation.ref_play import play_refs
 from lakebed.testing.simulation.repository_play import play_repositories
 from lakebed.testing.simulation.stage import Conditions
@@ -26,6 +28,7 @@ def _lake(
     *reaches: str,
     branches: tuple[str, ...] = ("main", "dev"),
     conditional: float = 0.35,
+    tidy: float = 0.6,
     **work: float,
 ) -> Scenario:
     play = partial(
@@ -34,6 +37,7 @@ def _lake(
         work=tuple(work.items()),
         branches=branches,
         conditional=conditional,
+        tidy=tidy,
     )
     return Scenario(play=play, reaches=reaches)
 
@@ -41,8 +45,8 @@ def _lake(
 SCENARIOS: Mapping[str, Scenario] = {
     "staging": _lake(
         Conditions(),
-        "written, unanswered",
-        "written, late",
+        "applied, unanswered",
+        "applied, late",
         "write condition-failed",
         "process killed",
         "process paused",
@@ -60,7 +64,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "heads": _lake(
         Conditions(calls=20),
         "head moved, unanswered",
-        "head moved, late",
+        "applied, late",
         "head moved by merge",
         "head moved by revert",
         "head moved by hard_reset",
@@ -69,7 +73,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         delete=2,
         commit=6,
         merge=4,
-        revert=2,
+        revert=3,
         cherry_pick=1,
         hard_reset=2,
         reset_branch=1,
@@ -77,7 +81,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         clean=0.2,
     ),
     "conditions": _lake(
-        Conditions(clients=8, patience=0.3, kills=1, pauses=1),
+        Conditions(clients=8, patience=0.3, kills=1, pauses=1, cleaning_seconds=2.0),
         "write condition-failed",
         "head moved under new layers",
         "head moved by hard_reset",
@@ -91,8 +95,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "stashes": _lake(
         Conditions(calls=20, pauses=3),
-        "stashed, unanswered",
-        "popped, unanswered",
+        "applied, unanswered",
+        "applied, late",
         "stash done",
         "pop done",
         branches=("main", "dev", "exp"),
@@ -112,7 +116,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "branches": _lake(
         Conditions(),
-        "created, unanswered",
+        "applied, unanswered",
         "deleted, unanswered",
         "write branch-not-found",
         "create_branch branch-exists",
@@ -128,7 +132,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         clean=1,
     ),
     "slow-readers": _lake(
-        Conditions(kills=0.5, pauses=1, patience=5.0),
+        Conditions(kills=0.5, pauses=1, patience=40.0),
         "reader met a moved layer",
         "scan done",
         "stat done",
@@ -138,19 +142,43 @@ SCENARIOS: Mapping[str, Scenario] = {
         slow_stat=5,
         commit=4,
         reset_branch=0.5,
-        clean=3,
+    ),
+    "stand-stills": _lake(
+        Conditions(
+            processes=3,
+            kills=0,
+            pauses=20,
+            pause_seconds=((2 * PENDING_TIMEOUT_SECONDS, 1),),
+            blows=60,
+            patience=10.0,
+            weather=Weather(unanswered=0.01, late=0.01, slow=0.3),
+        ),
+        "taken for dead",
+        "process paused",
+        "head moved",
+        tidy=0.1,
+        branches=("main", "dev"),
+        write=6,
+        commit=3,
+        merge=6,
+        hard_reset=3,
     ),
     "repositories": Scenario(
         play=partial(play_repositories, conditions=Conditions(patience=40.0)),
-        reaches=("repository live, unanswered", "work in a deleted repository", "write branch-not-found"),
+        reaches=(
+            "applied, unanswered",
+            "applied, late",
+            "work in a deleted repository",
+            "write branch-not-found",
+        ),
     ),
     "refs": Scenario(
         play=partial(play_refs, conditions=Conditions()),
-        reaches=("created, unanswered", "created, late", "collector found a ref", "commit collected"),
+        reaches=("created, unanswered", "applied, late", "collector found a ref", "commit collected"),
     ),
     "refs-without-fences": Scenario(
         play=partial(play_refs, conditions=Conditions()),
-        reaches=("created, unanswered", "created, late", "collector found a ref", "commit collected"),
+        reaches=("created, unanswered", "applied, late", "collector found a ref", "commit collected"),
         fences=False,
     ),
 }

@@ -1,7 +1,7 @@
 """`Stage`: clients at work, the processes that serve them, and what befalls those."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from lakebed.limits import GRACE_SECONDS, PENDING_TIMEOUT_SECONDS
@@ -9,9 +9,6 @@ from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.network import CALM, ROUGH, Weather
 from lakebed.testing.simulation.process import SimProcess
 from lakebed.testing.simulation.world import World
-
-# Processes are left alone after so many blows, or a client that thinks for long would never get to its last call.
-_BLOWS_MAX = 15
 
 Act = Callable[[SimProcess, Chance], Awaitable[object]]
 """One thing that a client does."""
@@ -30,8 +27,18 @@ class Conditions:
     """How often a process is killed, in a minute."""
     pauses: float = 2.0
     """How often a process is paused, in a minute."""
+    pause_seconds: Sequence[tuple[float, float]] = (
+        (1.0, 6),
+        (2 * PENDING_TIMEOUT_SECONDS, 3),
+        (2 * GRACE_SECONDS, 1),
+    )
+    """The longest pauses, and how often each."""
+    blows: int = 15
+    """Kills and pauses in all: or a client that thinks for long would never get to its last call."""
     patience: float = 1.0
     """How much longer than usual clients wait between two calls."""
+    cleaning_seconds: float = 200.0
+    """How long the cleaner of each process waits between two runs."""
 
 
 class Stage:
@@ -44,7 +51,7 @@ class Stage:
         self._left = dict.fromkeys(range(conditions.clients), conditions.calls)
         """How many calls each client has left."""
         self._blows = 0
-        self.processes = [world.start_process() for _ in range(conditions.processes)]
+        self.processes = [self._start_process() for _ in range(conditions.processes)]
 
     async def play(self, act: Act) -> None:
         """Let everybody act to the end, then let the weather clear up."""
@@ -53,7 +60,7 @@ class Stage:
             self._start_client(act, number)
         while self._left:
             await self._world.sleep(1.0)
-            if self._blows < _BLOWS_MAX:
+            if self._blows < self._conditions.blows:
                 await self._interfere(act)
         self._world.network.weather = CALM
 
@@ -69,6 +76,11 @@ class Stage:
 
         process.spawn(run())
         await done.wait()
+
+    def _start_process(self) -> SimProcess:
+        process = self._world.start_process()
+        process.spawn(process.cleaner.run(interval_seconds=self._conditions.cleaning_seconds))
+        return process
 
     def _start_client(self, act: Act, number: int) -> None:
         process = self.processes[number % len(self.processes)]
@@ -91,7 +103,7 @@ class Stage:
         if chance.happens(conditions.kills / 60):
             await self._replace(act, chance.below(len(self.processes)))
         if chance.happens(conditions.pauses / 60):
-            longest = chance.weighted([(1.0, 6), (2 * PENDING_TIMEOUT_SECONDS, 3), (2 * GRACE_SECONDS, 1)])
+            longest = chance.weighted(conditions.pause_seconds)
             self._pause(chance.pick(self.processes), chance.between(0, longest))
         if chance.happens(conditions.pauses / 120):
             # The database fails over, and its new machine has another time.
@@ -104,7 +116,7 @@ class Stage:
         self._world.trace.note(f"{self.processes[index].name} dies")
         self.processes[index].kill()
         await self._world.sleep(self._chance.between(0, 3))
-        self.processes[index] = self._world.start_process()
+        self.processes[index] = self._start_process()
         for number in list(self._left):
             if number % len(self.processes) == index:
                 self._start_client(act, number)
