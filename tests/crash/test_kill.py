@@ -39,7 +39,6 @@ async def test_every_acknowledged_write_and_commit_survives_kill_9_many_times(tm
             time.sleep(chance.random() * 0.02)
             said += victim.kill()
             for line in said:
-                assert line is not None, "it was to be killed, not to end by itself"
                 listen(histories, tagged, json.loads(line))
 
             async with open_installation(Config(data=tmp_path)) as wired:
@@ -49,8 +48,8 @@ async def test_every_acknowledged_write_and_commit_survives_kill_9_many_times(tm
                 named = {tag.name: tag.commit_id for tag in tags.results}
                 assert all(named[f"of-{commit_id}"] == commit_id for commit_id in tagged)
 
-    assert sum(history.writes for history in histories.values()) > 20 * ROUNDS
-    assert sum(len(history.commits) for history in histories.values()) > ROUNDS
+    assert sum(history.writes for history in histories.values()) > 10 * ROUNDS
+    assert sum(len(history.commits) for history in histories.values()) >= ROUNDS
 
 
 def hear(victim: Victim, *, events: int, commits: int) -> list[str | None]:
@@ -61,6 +60,18 @@ def hear(victim: Victim, *, events: int, commits: int) -> list[str | None]:
         assert line is not None, "it was to be killed, not to end by itself"
         commits -= json.loads(line)[0] == "committed"
         said.append(line)
+    return said
+
+
+def listened_to(victim: Victim, chance: random.Random) -> list[str]:
+    """Return what it says until some moment: after so many lines, or after so many commits."""
+    lines, commits = (chance.randrange(1, 200), 0) if chance.random() < 0.5 else (0, chance.randrange(1, 5))
+    said: list[str] = []
+    while len(said) < lines or commits > 0:
+        line = victim.read()
+        assert line is not None, "it was to be killed, not to end by itself"
+        said.append(line)
+        commits -= line.startswith('["committed"')
     return said
 
 
