@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DATA ?= lakebed-data
+LISTEN ?= 127.0.0.1:8000
 PYTEST_ARGS ?=
 
 .PHONY: help install run test check bench fmt clean
@@ -27,7 +28,7 @@ $(VENV)/.test: $(BIN)/lakebed
 	@touch $@
 
 run: install
-	@$(BIN)/lakebed demo --data $(DATA)
+	@$(BIN)/lakebed run --quickstart --sample --data $(DATA) --listen $(LISTEN)
 
 test: check
 	@echo "==> tests"

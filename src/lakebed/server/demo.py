@@ -16,18 +16,15 @@ from rich.table import Table
 
 from lakebed.catalog.diffs import DiffQuery
 from lakebed.catalog.session import Session
-from lakebed.errors import AlreadyExistsError
 from lakebed.format.blocks import block_entries
 from lakebed.refs.log import LogQuery
 from lakebed.server.config import Config
 from lakebed.server.installation import open_installation
-from lakebed.versioning.commit import CommitRequest
+from lakebed.server.sample import REPO, commit_request, make_sample, print_diff
 from lakebed.versioning.merge import MergeRequest
 
 T = TypeVar("T")
 
-REPO = "sample"
-_NAMESPACE = "local://sample"
 _DATA = Path("lakebed-data")
 
 app = typer.Typer(
@@ -44,7 +41,7 @@ def demo(context: typer.Context, data: DataOption = _DATA) -> None:
     """Walk through branches, commits and merges on a sample repository."""
     context.obj = data
     if context.invoked_subcommand is None:
-        _run(data, _walk_through)
+        _run(data, lambda catalog: make_sample(catalog, out))
         _say_what_next(data)
 
 
@@ -93,7 +90,7 @@ def commit(
     context: typer.Context, branch: str, message: Annotated[str, typer.Option("--message", "-m")]
 ) -> None:
     """Commit what is staged on a branch."""
-    made = _run(context.obj, lambda catalog: catalog.commits.commit(REPO, branch, _request(message)))
+    made = _run(context.obj, lambda catalog: catalog.commits.commit(REPO, branch, commit_request(message)))
     out.print(f"commit {made.id[:12]} on {branch}")
 
 
@@ -103,7 +100,7 @@ def diff(context: typer.Context, left: str, right: str) -> None:
 
     async def compared(catalog: Session) -> None:
         page = await catalog.diffs.diff(REPO, left, right, DiffQuery(amount=1000), two_dot=True)
-        _print_diff(page.rows.column("type").to_pylist(), page.rows.column("key").to_pylist())
+        print_diff(out, page.rows.column("type").to_pylist(), page.rows.column("key").to_pylist())
 
     _run(context.obj, compared)
 
@@ -113,7 +110,7 @@ def merge(
     context: typer.Context, source: str, dest: Annotated[str, typer.Argument(help="The branch.")] = "main"
 ) -> None:
     """Merge a ref into a branch."""
-    request = MergeRequest(commit=_request(f"Merge '{source}' into '{dest}'"))
+    request = MergeRequest(commit=commit_request(f"Merge '{source}' into '{dest}'"))
     merged = _run(context.obj, lambda catalog: catalog.diffs.merge(REPO, source, dest, request))
     out.print(f"commit {merged.commit.id[:12]} on {dest}: {merged.counts.total} paths changed")
 
@@ -131,41 +128,6 @@ def log(context: typer.Context, ref: RefArgument = "main") -> None:
     _run(context.obj, shown)
 
 
-async def _walk_through(catalog: Session) -> None:
-    out.print(f"[bold]1.[/] a repository [cyan]{REPO}[/], its objects under {_NAMESPACE}")
-    try:
-        await catalog.repositories.create(REPO, _NAMESPACE)
-    except AlreadyExistsError:
-        out.print("   it is there already: delete the data folder to start over")
-        return
-    for day in ("2026-01-01", "2026-01-02"):
-        await catalog.objects.upload(REPO, "main", f"sales/day={day}/part-0.csv", b"item,price\nanchor,12\n")
-    await catalog.objects.upload(REPO, "main", "README.md", b"# A sample lake\n")
-    first = await catalog.commits.commit(REPO, "main", _request("First two days"))
-    out.print(f"[bold]2.[/] three objects written to [cyan]main[/] and committed: {first.id[:12]}")
-
-    await catalog.branches.create(REPO, "fix-prices", "main")
-    await catalog.objects.upload(
-        REPO, "fix-prices", "sales/day=2026-01-02/part-0.csv", b"item,price\nanchor,13\n"
-    )
-    await catalog.objects.upload(
-        REPO, "fix-prices", "sales/day=2026-01-03/part-0.csv", b"item,price\nrope,4\n"
-    )
-    out.print(
-        "[bold]3.[/] a branch [cyan]fix-prices[/], where a day is corrected and another added; main sees none of it:"
-    )
-    page = await catalog.diffs.uncommitted(REPO, "fix-prices", DiffQuery())
-    _print_diff(page.rows.column("type").to_pylist(), page.rows.column("key").to_pylist())
-
-    await catalog.commits.commit(REPO, "fix-prices", _request("Correct the prices"))
-    merged = await catalog.diffs.merge(
-        REPO, "fix-prices", "main", MergeRequest(commit=_request("Merge 'fix-prices' into 'main'"))
-    )
-    out.print(f"[bold]4.[/] committed there, and merged into main at once: {merged.commit.id[:12]}")
-    await catalog.tags.create(REPO, "v1", "main")
-    out.print("[bold]5.[/] a tag [cyan]v1[/] on it, which will never move\n")
-
-
 def _say_what_next(data: Path) -> None:
     command = "lakebed demo" if data == _DATA else f"lakebed demo --data {data}"
     out.print("Go on from here (in this folder, [dim].venv/bin/lakebed[/] is the command):\n")
@@ -181,21 +143,6 @@ def _say_what_next(data: Path) -> None:
     ):
         out.print(f"  {command} {line}", markup=False, soft_wrap=True)
     out.print(f"\nThe lake is in {data.absolute()}", markup=False, soft_wrap=True)
-
-
-def _print_diff(types: list[str], paths: list[str]) -> None:
-    signs = {
-        "added": "[green]+[/]",
-        "removed": "[red]-[/]",
-        "changed": "[yellow]~[/]",
-        "conflict": "[red]x[/]",
-    }
-    for kind, path in zip(types, paths, strict=True):
-        out.print(f"   {signs[kind]} {escape(path)}", soft_wrap=True)
-
-
-def _request(message: str) -> CommitRequest:
-    return CommitRequest(committer="demo", message=message)
 
 
 def _run(data: Path, use: Callable[[Session], Awaitable[T]]) -> T:

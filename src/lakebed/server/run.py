@@ -19,6 +19,7 @@ from lakebed.server.config import Config, encode_config, from_environment
 from lakebed.server.data_folder import DataFolder
 from lakebed.server.installation import open_engine
 from lakebed.server.installation_key import installation_key
+from lakebed.server.sample import REPO, make_sample
 from lakebed.server.worker import CONFIG_VARIABLE
 from lakebed.telemetry.log import configure
 
@@ -38,6 +39,7 @@ def run(
     quickstart: Annotated[
         bool, typer.Option(help="Everything in one folder, on loopback, with a well-known key.")
     ] = False,
+    sample: Annotated[bool, typer.Option(help="Create a sample repository and say what to try.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that serve requests.")] = 2,
 ) -> None:
     """Serve the REST API."""
@@ -51,11 +53,10 @@ def run(
     config = from_environment(Config(data=data), environment)
     folder = DataFolder.open(config.data)
     try:
-        asyncio.run(_set_up(config, folder, environment, quickstart=quickstart))
+        asyncio.run(_set_up(config, folder, environment, quickstart=quickstart, sample=sample))
         os.environ[CONFIG_VARIABLE] = encode_config(config)  # noqa: TID251  handed to the workers
         if quickstart:
-            out.print(f"Lakebed listens on http://{host}:{port}, its data is in {folder.path}\n")
-            out.print(f"  access key  {_QUICKSTART_KEY}\n  secret      {_QUICKSTART_SECRET}\n")
+            _say_what_next(f"http://{host}:{port}", folder.path, sample=sample)
         Granian(
             "lakebed.server.worker:create_app",
             address=host,
@@ -72,13 +73,15 @@ def run(
 
 
 async def _set_up(
-    config: Config, folder: DataFolder, environment: dict[str, str], *, quickstart: bool
+    config: Config, folder: DataFolder, environment: dict[str, str], *, quickstart: bool, sample: bool
 ) -> None:
     """Create the first user, if there is none and somebody said who it is."""
     clock, ids = SystemClock(), SystemIds()
     async with open_engine(config, folder.layout) as wired:
         key = installation_key(config.installation_key, folder.layout.key, ids)
         auth = build_auth(wired.engine.parts.kv, key=key, clock=clock, ids=ids)
+        if sample:
+            await make_sample(wired.catalog, out)
         if await auth.setup.is_set_up():
             await auth.setup.require_key()
             return
@@ -87,6 +90,29 @@ async def _set_up(
             pair = KeyPair(access_key_id=_QUICKSTART_KEY, secret_access_key=_QUICKSTART_SECRET)
         if pair is not None:
             await auth.setup.set_up(environment.get("LAKEBED_INSTALLATION_USER_NAME", "admin"), pair=pair)
+
+
+def _say_what_next(endpoint: str, data: Path, *, sample: bool) -> None:
+    out.print(f"Lakebed listens on [bold]{endpoint}[/], its data is in {data}. Stop it with Ctrl-C.\n")
+    out.print("In another terminal ([dim].venv/bin/lakebed[/] in this folder is the command):\n")
+    lines = [
+        f"export LAKEBED_ENDPOINT={endpoint}",
+        f"export LAKEBED_ACCESS_KEY_ID={_QUICKSTART_KEY}",
+        f"export LAKEBED_SECRET_ACCESS_KEY={_QUICKSTART_SECRET}",
+    ]
+    if sample:
+        lines += [
+            f"lakebed log {REPO}/main",
+            f"lakebed fs ls {REPO}/main/sales/",
+            f"lakebed branch create {REPO}/try --source main",
+            f"lakebed fs upload README.md {REPO}/try/notes.md",
+            f"lakebed diff {REPO}/try",
+            f'lakebed commit {REPO}/try -m "Add notes"',
+            f"lakebed merge {REPO}/try {REPO}/main",
+        ]
+    for line in lines:
+        out.print(f"  {line}", markup=False, soft_wrap=True)
+    out.print()
 
 
 def _first_pair(environment: dict[str, str]) -> KeyPair | None:

@@ -1,11 +1,15 @@
 """Reads: stat, listings, diffs."""
 
+from dataclasses import replace
+
 import pytest
 
 from lakebed.catalog.diffs import DiffQuery
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.refs.log import LogQuery
 from lakebed.testing.lake import COMMIT, Lake
+from lakebed.versioning.commit import CommitRequest
+from lakebed.versioning.merge import MergeRequest
 from lakebed.versioning.paging import BlockPage
 
 
@@ -168,3 +172,21 @@ async def test_user_metadata_is_replaced(lake: Lake) -> None:
     with pytest.raises(InvalidInputError) as caught:
         await lake.catalog.objects.set_metadata("lake", "main", "a", {"k": "v" * 20_000})
     assert caught.value.kind is ErrorKind.TOO_LARGE
+
+
+async def test_what_was_done_within_one_second_is_logged_in_its_order(lake: Lake) -> None:
+    same_second = replace(COMMIT, date=7)
+    first = await _commit(lake, "main", same_second, a="1")
+    await lake.catalog.branches.create("lake", "dev", "main")
+    for number in range(8):
+        last = await _commit(lake, "dev", same_second, b=str(number))
+    merged = await lake.catalog.diffs.merge("lake", "dev", "main", MergeRequest(commit=same_second))
+
+    log = [c.id for c in (await lake.catalog.commits.log("lake", "main", LogQuery())).results]
+    assert log[:2] == [merged.commit.id, last]
+    assert log[-2] == first
+
+
+async def _commit(lake: Lake, branch: str, request: CommitRequest, **objects: str) -> str:
+    await lake.put(branch, **objects)
+    return (await lake.catalog.commits.commit("lake", branch, request)).id
