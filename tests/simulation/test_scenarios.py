@@ -21,6 +21,7 @@ COUNTS = {
     "stashes": 25,
     "branches": 25,
     "slow-readers": 15,
+    "stand-stills": 12,
     "repositories": 20,
     "refs": 60,
     "refs-without-fences": 60,

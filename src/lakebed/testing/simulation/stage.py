@@ -65,7 +65,9 @@ class Stage:
         self._world.network.weather = CALM
 
     async def settle(self, look: Callable[[SimProcess], Awaitable[None]]) -> None:
-        """In fair weather, long after the last call: let a new process look at what is left."""
+        """In fair weather, long after everybody has gone: let a new process look at what is left."""
+        for process in self.processes:
+            process.kill()
         await self._world.sleep(2 * GRACE_SECONDS)
         process = self._world.start_process()
         done = asyncio.Event()
