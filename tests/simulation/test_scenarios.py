@@ -19,6 +19,7 @@ COUNTS = {
     "heads": 12,
     "conditions": 8,
     "stashes": 25,
+    "slow-stashes": 15,
     "branches": 25,
     "slow-readers": 15,
     "stand-stills": 12,

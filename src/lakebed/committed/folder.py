@@ -10,8 +10,8 @@ Losing the cache only costs time, so a disk error here is logged and never raise
 """
 
 import os
+import tempfile
 import threading
-from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,7 +38,6 @@ class CacheFolder:
         self._bytes_max = bytes_max
         self._trusted: dict[str, None] = {}
         self._unswept = bytes_max
-        self._numbers = count()
         self._lock = threading.Lock()
 
     def read(self, name: str) -> pa.Table | None:
@@ -62,14 +61,19 @@ class CacheFolder:
     def write(self, name: str, table: pa.Table) -> bool:
         """Keep the table, and make room. Return whether it worked."""
         path = self._path(name)
-        temporary = self._folder / f"{os.getpid()}-{next(self._numbers)}{_TEMPORARY}"
+        temporary: Path | None = None
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            # A name nobody else takes: processes that share the folder may have one number, in containers of their own.
+            handle, made = tempfile.mkstemp(_TEMPORARY, dir=self._folder)
+            os.close(handle)
+            temporary = Path(made)
             _write(temporary, table)
             temporary.replace(path)
         except OSError as error:
             log.warning("cache_write_failed", file=str(path), error=str(error))
-            _discard(temporary)
+            if temporary is not None:
+                _discard(temporary)
             return False
         self._trust(name)
         with self._lock:

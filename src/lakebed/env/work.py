@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from multiprocessing.connection import wait
 from typing import ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
@@ -60,16 +61,35 @@ class ProcessWorkers:
     """
 
     def __init__(self, processes: int) -> None:
-        # Not forked: a fork would copy threads' locks and open databases.
-        self._pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+        self._processes = processes
+        self._pool: ProcessPoolExecutor | None = None
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._pool is None:
+            # Not forked: a fork would copy threads' locks and open databases.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(
+                self._processes, mp_context=context, initializer=_end_with_parent
+            )
         return await asyncio.get_running_loop().run_in_executor(
             self._pool, partial(function, *args, **kwargs)
         )
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Let this process end when the one that started it is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker was started by somebody"
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="lakebed-parent", daemon=True).start()
 
 
 class InlineWorkers:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lakebed.limits import PENDING_TIMEOUT_SECONDS
+from lakebed.limits import GRACE_SECONDS, PENDING_TIMEOUT_SECONDS
 from lakebed.testing.simulation.lake_play import play_lake
 from lakebed.testing.simulation.network import Weather
 from lakebed.testing.simulation.ref_play import play_refs
@@ -113,6 +113,32 @@ SCENARIOS: Mapping[str, Scenario] = {
         stat=2,
         create_branch=1,
         delete_branch=0.6,
+    ),
+    "slow-stashes": _lake(
+        Conditions(
+            processes=3,
+            calls=20,
+            kills=0.5,
+            pauses=10,
+            pause_seconds=((2 * GRACE_SECONDS, 1),),
+            blows=40,
+            patience=15.0,
+            weather=Weather(unanswered=0.02, late=0.02, slow=0.5),
+        ),
+        "stash done",
+        "pop done",
+        "process paused",
+        "stash given up",
+        branches=("main", "dev", "exp"),
+        write=5,
+        commit=1,
+        merge=1,
+        stash=6,
+        pop=5,
+        list_stashes=0.5,
+        sweep=4,
+        create_branch=3,
+        delete_branch=1.5,
     ),
     "branches": _lake(
         Conditions(),

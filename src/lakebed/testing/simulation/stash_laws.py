@@ -86,6 +86,10 @@ class StashLaws:
             kept = stash.id in self.standing or self._is_named(partition, stash)
             if stash.state is StashState.DROPPED and kept:
                 raise LawBrokenError(f"stash {stash.id} that counts was dropped")
+        if stash.state is StashState.DROPPED:
+            self._ledger.meet("stash given up")
+        if stash.state is StashState.STANDING and stash.id in self.claimed:
+            self._ledger.meet("stash given back")
         if stash.state is StashState.STANDING:
             self.standing.add(stash.id)
         if stash.state in {StashState.POPPING, StashState.POPPED}:
