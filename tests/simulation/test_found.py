@@ -9,7 +9,7 @@ import pytest
 
 from lakebed.env.clock import Instant, SystemClock, after
 from lakebed.env.ids import SeededIds
-from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
+from lakebed.errors import ErrorKind, InvalidInputError, PreconditionError, UnavailableError
 from lakebed.format.records import encode_commit
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Expect
@@ -22,7 +22,7 @@ from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.keys import commit_key
 from lakebed.refs.owners import marker_key
 from lakebed.refs.repositories import Repositories
-from lakebed.staging.conditions import IfAbsent
+from lakebed.staging.conditions import IfAbsent, IfChecksum
 from lakebed.testing.lake import COMMIT, open_lake
 
 
@@ -294,3 +294,37 @@ async def test_a_marker_that_arrives_after_its_creation_was_withdrawn_goes_too()
     await cleaner.clean_once(later)
 
     assert await store.head(copy) is None
+
+
+async def test_a_condition_does_not_outlive_the_layers_it_was_decided_on() -> None:
+    class Gated(Interrupted):
+        gate: asyncio.Event | None = None
+        waiting = False
+
+        async def set_rows(self, partition, rows, **options) -> None:
+            if self.gate is not None and any(row.key == b"key/a" for row in rows):
+                self.waiting = True
+                await self.gate.wait()
+            await super().set_rows(partition, rows, **options)
+
+    kv = Gated()
+    async with open_lake(kv) as lake:
+        write = partial(lake.engine.parts.staging.write, lake.repo, BranchName("main"))
+        await write([entry("a", "1")])
+        writes: list[asyncio.Task[None]] = []
+
+        async def decide_on_the_sealed_layers() -> None:
+            await write([entry("z", "1")])
+            kv.gate = asyncio.Event()
+            writes.append(asyncio.create_task(write([entry("a", "2")], condition=IfChecksum("1"))))
+            while not kv.waiting:
+                await asyncio.sleep(0)
+
+        # Just before the stash takes the sealed layers away; the commit and the staging token stay.
+        kv.before_swap(2, decide_on_the_sealed_layers)
+        await lake.engine.stashes.stash(lake.repo, BranchName("main"))
+        assert kv.gate is not None
+        kv.gate.set()
+
+        with pytest.raises(PreconditionError):
+            await writes[0]

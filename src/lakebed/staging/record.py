@@ -108,6 +108,10 @@ def finish(
         ConflictError: the branch is no longer what the operation was built on.
     """
     require_unmoved(branch, nonce, started=started)
+    if stash is not None:
+        # The layers go and the commit stays, so that only another token tells those who have decided a condition
+        # on them.
+        branch = seal(branch)
     kept = len(branch.sealed) - len(started.sealed)
     dropped = branch.sealed[kept:]
     pending = {key: entry for key, entry in branch.pending.items() if key != nonce}
