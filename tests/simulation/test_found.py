@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from lakebed.env.clock import Instant, SystemClock, after
+from lakebed.env.clock import Clock, Instant, SystemClock, after
 from lakebed.env.ids import SeededIds
-from lakebed.errors import ErrorKind, InvalidInputError, PreconditionError, UnavailableError
+from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, PreconditionError, UnavailableError
 from lakebed.format.records import encode_commit
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Expect
@@ -33,8 +33,8 @@ def entry(path: str, content: str) -> Entry:
 class Interrupted(MemoryKV):
     """Does something just before the n-th swap of a branch's record, which is then lost if `lose` says so."""
 
-    def __init__(self, *, fences: bool = True) -> None:
-        super().__init__(fences=fences)
+    def __init__(self, *, clock: Clock | None = None, fences: bool = True) -> None:
+        super().__init__(clock=clock, fences=fences)
         self._countdown = 0
         self._lose = False
 
@@ -328,3 +328,68 @@ async def test_a_condition_does_not_outlive_the_layers_it_was_decided_on() -> No
 
         with pytest.raises(PreconditionError):
             await writes[0]
+
+
+async def test_a_sweep_leaves_the_stash_of_a_slow_maker_alone() -> None:
+    clock = Hands()
+    kv = Interrupted(clock=clock)
+    async with open_lake(kv, clock=clock) as lake:
+        await lake.put("main", a="1")
+
+        async def sweep() -> None:
+            clock.ahead += 2 * GRACE_SECONDS
+            await lake.engine.stashes.sweep(lake.repo)
+
+        kv.before_swap(2, sweep)
+        stash = await lake.engine.stashes.stash(lake.repo, BranchName("main"))
+        await lake.engine.stashes.pop(lake.repo, stash.id)
+
+        assert await lake.show("main") == {"a": "1"}
+
+
+async def test_a_slow_popper_does_not_reach_a_branch_that_was_created_again() -> None:
+    kv = Interrupted()
+    async with open_lake(kv) as lake:
+        branches, stashes, dev = lake.engine.parts.branches, lake.engine.stashes, BranchName("dev")
+        head = (await branches.get(lake.repo, BranchName("main"))).value.commit_id
+        await branches.create(lake.repo, dev, head)
+        await lake.put("main", a="1")
+        stash = await stashes.stash(lake.repo, BranchName("main"))
+
+        async def create_again() -> None:
+            await branches.delete(lake.repo, dev)
+            await branches.create(lake.repo, dev, head)
+            await stashes.list(lake.repo)
+
+        kv.before_swap(1, create_again)
+        with pytest.raises(NotFoundError):
+            await stashes.pop(lake.repo, stash.id, into=dev)
+        await stashes.pop(lake.repo, stash.id, into=BranchName("main"))
+
+        assert (await lake.show("dev"), await lake.show("main")) == ({}, {"a": "1"})
+
+
+async def test_a_branch_remembers_a_stash_until_its_record_says_popped() -> None:
+    class Mute(MemoryKV):
+        armed = False
+
+        async def swap(self, partition, key, value, **options):
+            if self.armed and b"popped" in value:
+                raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, "dead")
+            return await super().swap(partition, key, value, **options)
+
+    kv = Mute()
+    async with open_lake(kv) as lake:
+        await lake.put("main", a="1")
+        stash = await lake.engine.stashes.stash(lake.repo, BranchName("main"))
+        kv.armed = True
+        await lake.engine.stashes.pop(lake.repo, stash.id)
+        for number in range(RETIRED_LISTED + 2):
+            await lake.commit("main", b=str(number))
+        await lake.cleaner.clean_once()
+        await lake.put("main", a="2")
+        kv.armed = False
+
+        await lake.engine.stashes.list(lake.repo)
+
+        assert (await lake.show("main"))["a"] == "2"
