@@ -11,8 +11,9 @@ from lakebed.env.clock import Clock, Instant, SystemClock, after
 from lakebed.env.ids import SeededIds
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, PreconditionError, UnavailableError
 from lakebed.format.records import encode_commit
+from lakebed.format.rows import OPEN_KEY, OPEN_VALUE, encode_row, row_key
 from lakebed.kv.drivers.memory import MemoryKV
-from lakebed.kv.port import Expect
+from lakebed.kv.port import Expect, Row
 from lakebed.kv.wrappers.faults import AppliedLate, FaultyKV, Operation, Refused, Script, no_faults
 from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED
 from lakebed.model.entries import Entry
@@ -23,6 +24,8 @@ from lakebed.refs.keys import commit_key
 from lakebed.refs.owners import marker_key
 from lakebed.refs.repositories import Repositories
 from lakebed.staging.conditions import IfAbsent, IfChecksum
+from lakebed.staging.record import with_open_token
+from lakebed.staging.writer import new_token
 from lakebed.testing.lake import COMMIT, open_lake
 
 
@@ -393,3 +396,49 @@ async def test_a_branch_remembers_a_stash_until_its_record_says_popped() -> None
         await lake.engine.stashes.list(lake.repo)
 
         assert (await lake.show("main"))["a"] == "2"
+
+
+async def test_a_row_that_was_dropped_is_not_taken_for_one_that_was_never_written() -> None:
+    class Paused(MemoryKV):
+        """Leaves a batch of rows unanswered, and lets a long time pass before they are looked for."""
+
+        armed = False
+        meanwhile: Callable[[], Awaitable[object]] | None = None
+
+        async def set_rows(self, *args, **options) -> None:
+            await super().set_rows(*args, **options)
+            if self.armed:
+                self.armed = False
+                raise UnavailableError(ErrorKind.OUTCOME_UNKNOWN, "no answer")
+
+        async def get_many(self, lookups):
+            meanwhile, self.meanwhile = self.meanwhile, None
+            if meanwhile is not None:
+                await meanwhile()
+            return await super().get_many(lookups)
+
+    clock = Hands()
+    kv = Paused(clock=clock)
+    async with open_lake(kv, clock=clock) as lake:
+        main, other = BranchName("main"), Nonce("other")
+        branches, committer = lake.engine.parts.branches, lake.engine.committer
+
+        async def commit_overwrite_clean() -> None:
+            await committer.commit(lake.repo, main, COMMIT)
+            token = new_token(lake.repo, main, SeededIds(7))
+            opened = await branches.update(
+                lake.repo, main, lambda b, _now: with_open_token(b, token), landed=lambda b: False
+            )
+            rows = [Row(OPEN_KEY, OPEN_VALUE), Row(row_key("a"), encode_row(entry("a", "3"), other))]
+            await kv.set_rows(token, rows, fence=branches.fence(lake.repo, opened.value))
+            clock.ahead += 2 * GRACE_SECONDS
+            await lake.cleaner.clean_once()
+
+        kv.armed, kv.meanwhile = True, commit_overwrite_clean
+        with pytest.raises(UnavailableError) as caught:
+            await lake.engine.parts.staging.write(lake.repo, main, [entry("a", "2")])
+
+        assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
+        found = await lake.engine.view.find(lake.repo, await lake.engine.source(lake.repo, "main"), Path("a"))
+        assert found is not None
+        assert found.checksum == "3"

@@ -13,19 +13,19 @@ import pytest
 from lakebed.testing.simulation.run import play
 from lakebed.testing.simulation.scenarios import SCENARIOS
 
-# About five seconds each, and enough that each scenario reaches what it is about.
+# A few seconds each, and enough that each scenario reaches what it is about.
 COUNTS = {
-    "staging": 12,
-    "heads": 12,
-    "conditions": 8,
-    "stashes": 25,
-    "slow-stashes": 15,
-    "branches": 25,
-    "slow-readers": 15,
-    "stand-stills": 12,
-    "repositories": 20,
-    "refs": 60,
-    "refs-without-fences": 60,
+    "staging": 20,
+    "heads": 20,
+    "conditions": 12,
+    "stashes": 40,
+    "slow-stashes": 25,
+    "branches": 40,
+    "slow-readers": 20,
+    "stand-stills": 20,
+    "repositories": 30,
+    "refs": 80,
+    "refs-without-fences": 80,
 }
 
 

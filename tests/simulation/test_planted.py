@@ -1,0 +1,87 @@
+"""The simulation finds bugs: each of these was planted once, and must be found again.
+
+A law that nothing ever breaks may have stopped looking.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from lakebed.refs import branches, cleaner
+from lakebed.refs.branches import Branches
+from lakebed.staging import reader, record
+from lakebed.testing.simulation.database import Database
+from lakebed.testing.simulation.record_laws import LawBrokenError
+from lakebed.testing.simulation.run import play
+from lakebed.versioning import head
+
+SEEDS = 5
+
+
+def rows_without_a_fence(patch: pytest.MonkeyPatch) -> None:
+    original = Database.set_rows
+    patch.setattr(
+        Database,
+        "set_rows",
+        lambda self, partition, rows, **options: original(self, partition, rows, fence=None, not_after=None),
+    )
+
+
+def finish_whatever_happened(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(record, "require_unmoved", lambda branch, nonce, *, started: None)
+
+
+def lost_replies_not_recognised(patch: pytest.MonkeyPatch) -> None:
+    original = Branches.update
+
+    async def update(self, repo, name, change, *, landed):
+        return await original(self, repo, name, change, landed=lambda _branch: False)
+
+    patch.setattr(Branches, "update", update)
+
+
+def no_grace(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cleaner, "GRACE_SECONDS", 0.0)
+
+
+def counters_forgotten_with_the_branch(patch: pytest.MonkeyPatch) -> None:
+    original = branches.bury
+    patch.setattr(
+        branches,
+        "_KIND",
+        replace(branches._KIND, buried=lambda branch, now: replace(original(branch, now), next_seq=1)),
+    )
+
+
+def dropped_layers_read_as_empty(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reader, "names_token", lambda branch, token: True)
+
+
+def merge_into_a_dirty_branch(patch: pytest.MonkeyPatch) -> None:
+    async def clean(*_args: object) -> bool:
+        return True
+
+    patch.setattr(head, "is_clean", clean)
+
+
+@pytest.mark.parametrize(
+    ("plant", "scenario"),
+    [
+        (rows_without_a_fence, "staging"),
+        (finish_whatever_happened, "heads"),
+        (lost_replies_not_recognised, "stashes"),
+        (no_grace, "staging"),
+        (counters_forgotten_with_the_branch, "branches"),
+        (dropped_layers_read_as_empty, "slow-readers"),
+        (merge_into_a_dirty_branch, "heads"),
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+
+    with pytest.raises(LawBrokenError):  # noqa: PT012  any of the seeds will do
+        for seed in range(SEEDS):
+            play(scenario, seed)
