@@ -15,17 +15,17 @@ from lakebed.testing.simulation.scenarios import SCENARIOS
 
 # A few seconds each, and enough that each scenario reaches what it is about.
 COUNTS = {
-    "staging": 20,
-    "heads": 20,
-    "conditions": 12,
-    "stashes": 40,
-    "slow-stashes": 25,
-    "branches": 40,
-    "slow-readers": 20,
-    "stand-stills": 20,
-    "repositories": 30,
-    "refs": 80,
-    "refs-without-fences": 80,
+    "staging": 16,
+    "heads": 16,
+    "conditions": 8,
+    "stashes": 30,
+    "slow-stashes": 20,
+    "branches": 30,
+    "slow-readers": 15,
+    "stand-stills": 14,
+    "repositories": 20,
+    "refs": 60,
+    "refs-without-fences": 60,
 }
 
 

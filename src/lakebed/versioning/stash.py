@@ -97,9 +97,10 @@ class Stashes:
         """Return the stashes of a repository, oldest first."""
         found = []
         async for item in self._items(repo):
-            stash = await self._settle(repo, decode_stash(item.value), item.version)
-            if stash.state is StashState.STANDING:
-                found.append(stash)
+            with suppress(NotFoundError):  # It went while we looked.
+                stash = await self._settle(repo, decode_stash(item.value), item.version)
+                if stash.state is StashState.STANDING:
+                    found.append(stash)
         return sorted(found, key=lambda stash: stash.at)
 
     async def pop(self, repo: Repository, stash_id: Nonce, *, into: BranchName | None = None) -> Stash:
@@ -114,6 +115,8 @@ class Stashes:
             target = into or stash.branch
             if stash.state is StashState.POPPED and stash.branch == target:
                 return stash
+            if stash.state is StashState.POPPING:
+                continue
             if stash.state is not StashState.STANDING:
                 raise _not_found(repo, stash_id)
             branch = (await self._parts.branches.get(repo, target)).value
@@ -130,22 +133,28 @@ class Stashes:
         removed = 0
         oldest = after(await self._parts.kv.now(), -GRACE_SECONDS)
         async for item in self._items(repo):
-            stash = await self._settle(repo, decode_stash(item.value), item.version)
-            if stash.state is StashState.DROPPED:
-                await self._drop(repo, stash)
-            elif stash.state is StashState.TENTATIVE and stash.at < oldest:
-                if await self._may_complete(repo, stash):
-                    continue
-                await self._forget(repo, stash)
-            elif stash.state is StashState.POPPED and stash.at < oldest:
-                await self._parts.kv.delete_rows(repo.partition, [item.key])
-            else:
-                continue
-            removed += 1
+            with suppress(NotFoundError):  # It went while we looked.
+                removed += await self._sweep(repo, item, oldest)
         for branch in await self._parts.branches.list_by_commit(repo):
             for stash_id in branch.stashes:
                 await self._clear_name(repo, branch.name, stash_id)
         return removed
+
+    async def _sweep(self, repo: Repository, item: Item, oldest: Instant) -> bool:
+        stored = decode_stash(item.value)
+        stash = await self._settle(repo, stored, item.version)
+        if stash.state is StashState.DROPPED:
+            await self._drop(repo, stash)
+            return True
+        if stash.state is StashState.TENTATIVE and stash.at < oldest:
+            if await self._may_complete(repo, stash):
+                return False
+            await self._forget(repo, stash)
+            return True
+        if stored.state is StashState.POPPED and stored.at < oldest:
+            await self._parts.kv.delete_rows(repo.partition, [item.key])
+            return True
+        return False
 
     async def _record(self, attempt: Attempt, message: str) -> Stash:
         repo, started = attempt.repo, attempt.started
@@ -193,7 +202,9 @@ class Stashes:
             return stash
         record = await self._target(repo, stash)
         if isinstance(record, Branch) and record.incarnation == stash.incarnation:
-            return await self._append(repo, stash)
+            with suppress(NotFoundError):  # Deleted this moment: who looks next will see it.
+                return await self._append(repo, stash)
+            return stash
         # The branch is gone. If it had got the stash, its tombstone, or its namesake, remembers.
         appended = record is not None and _remembers(record, stash)
         state = StashState.POPPED if appended else StashState.STANDING

@@ -46,4 +46,5 @@ def main() -> int:
     return failed
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

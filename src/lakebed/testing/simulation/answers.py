@@ -8,7 +8,7 @@ must be none: that is `world`'s to see to.
 
 from collections.abc import Callable
 
-from lakebed.errors import ErrorKind
+from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.model.diffs import MergeStrategy
 from lakebed.model.repository import Repository, RepositoryRecord
 from lakebed.staging.conditions import IfAbsent, IfChecksum
@@ -188,6 +188,8 @@ class Answers:
     def _check_refused(self, op: Op) -> None:
         if op.effects and op.kind not in {"reset_path", "reset_prefix"}:
             raise LawBrokenError(f"{op} was refused, and did {op.effects}")
+        if op.kind in {"list_stashes", "sweep", "clean"} and isinstance(op.error, NotFoundError):
+            raise LawBrokenError(f"{op} is about everything there is: {op.error}")
         match op.kind_of_error:
             case ErrorKind.BRANCH_NOT_FOUND | ErrorKind.TAG_NOT_FOUND:
                 self._require_some(op, lambda m: m.view is None, "the branch did not exist")
