@@ -442,3 +442,17 @@ async def test_a_row_that_was_dropped_is_not_taken_for_one_that_was_never_writte
         found = await lake.engine.view.find(lake.repo, await lake.engine.source(lake.repo, "main"), Path("a"))
         assert found is not None
         assert found.checksum == "3"
+
+
+async def test_a_reset_whose_row_may_still_arrive_is_not_said_to_have_failed() -> None:
+    kv = FaultyKV(MemoryKV(), plan=no_faults, clock=SystemClock())
+    async with open_lake(kv) as lake:
+        await lake.commit("main", a="1")
+        await lake.put("main", a="2")
+        kv.plan = Script({Operation.SET_ROWS: [AppliedLate()], Operation.GET_MANY: [None, Refused()]})
+
+        with pytest.raises(UnavailableError) as caught:
+            await lake.engine.resetter.reset_path(lake.repo, BranchName("main"), Path("a"))
+
+        assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
+        assert await kv.land() == 1

@@ -14,7 +14,7 @@ staged is committed by then, and there is nothing left to undo.
 
 from dataclasses import replace
 
-from lakebed.errors import ConflictError, ErrorKind, UnavailableError
+from lakebed.errors import ConflictError, ErrorKind, UnavailableError, is_unknown
 from lakebed.format.blocks import block_entries
 from lakebed.limits import SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch
@@ -66,17 +66,22 @@ class Resetter:
 
     async def _undo(self, repo: Repository, name: BranchName, *, prefix: str, only: Path | None) -> None:
         for _ in range(SWAP_ATTEMPTS_MAX):
-            sealed = await self._seal(repo, name)
             try:
-                await self._write_committed(repo, sealed, prefix=prefix, only=only)
+                await self._undo_once(repo, name, prefix=prefix, only=only)
             except ConflictError as error:
                 if error.kind is not ErrorKind.FENCE_LOST and not isinstance(error, LayersMovedError):
                     raise
+            except UnavailableError as error:
+                if is_unknown(error):
+                    raise
+                raise _partly(name) from error
             else:
                 return
-        raise UnavailableError(
-            ErrorKind.STORE_UNAVAILABLE, f"branch {name} changes faster than it can be reset: try again"
-        )
+        raise _partly(name)
+
+    async def _undo_once(self, repo: Repository, name: BranchName, *, prefix: str, only: Path | None) -> None:
+        sealed = await self._seal(repo, name)
+        await self._write_committed(repo, sealed, prefix=prefix, only=only)
 
     async def _seal(self, repo: Repository, name: BranchName) -> Branch:
         before = (await self._parts.branches.get(repo, name)).value
@@ -102,3 +107,9 @@ class Resetter:
             paths = [Path(key) for key in block.column("key").to_pylist() if only is None or key == only]
             changes: list[Change] = [committed.get(path) or Tombstone(path=path) for path in paths]
             await self._parts.staging.fill(repo, sealed, changes)
+
+
+def _partly(name: BranchName) -> UnavailableError:
+    return UnavailableError(
+        ErrorKind.OUTCOME_UNKNOWN, f"branch {name} may have been reset, or some of it: try again"
+    )

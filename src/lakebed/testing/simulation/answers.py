@@ -186,7 +186,7 @@ class Answers:
         return [record for step, record in records[before[-1] :] if step <= end]
 
     def _check_refused(self, op: Op) -> None:
-        if op.effects and op.kind not in {"reset_path", "reset_prefix"}:
+        if op.effects:
             raise LawBrokenError(f"{op} was refused, and did {op.effects}")
         if op.kind in {"list_stashes", "sweep", "clean"} and isinstance(op.error, NotFoundError):
             raise LawBrokenError(f"{op} is about everything there is: {op.error}")
