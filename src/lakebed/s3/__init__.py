@@ -1,0 +1,1 @@
+"""The S3 endpoint: `s3://<repository>/<ref>/<path>` for every tool that speaks S3."""
