@@ -16,15 +16,17 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import object_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
-from lakebed.catalog.settings_records import LinkToken, decode_link, encode_link, link_key
 from lakebed.env.clock import Instant, after
 from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
+from lakebed.format.links import decode_link, encode_link
 from lakebed.kv.port import Expect, Version
 from lakebed.limits import LINK_LIFETIME_SECONDS, METADATA_BYTES_MAX, PRESIGN_SECONDS
 from lakebed.model.entries import Entry
 from lakebed.model.ids import BranchName, parse_branch_name, parse_path
+from lakebed.model.links import LinkToken
 from lakebed.model.repository import Repository
 from lakebed.objects.port import ObjectStore
+from lakebed.refs.keys import link_key
 from lakebed.refs.settle import settled_swap
 from lakebed.staging.conditions import Condition
 

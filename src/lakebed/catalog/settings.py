@@ -6,7 +6,6 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import object_arn, repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
-from lakebed.catalog.settings_records import GC_RULES_KEY, GcRules, decode_gc_rules, encode_gc_rules
 from lakebed.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -14,11 +13,14 @@ from lakebed.errors import (
     NotFoundError,
     PreconditionError,
 )
+from lakebed.format.gc_rules import decode_gc_rules, encode_gc_rules
 from lakebed.kv.port import Expect
 from lakebed.limits import SWAP_ATTEMPTS_MAX
+from lakebed.model.gc_rules import GcRules
 from lakebed.model.ids import parse_branch_name
 from lakebed.model.repository import BranchProtection, Repository
 from lakebed.refs.backoff import back_off
+from lakebed.refs.keys import GC_RULES_KEY
 from lakebed.refs.protection import COMMIT, STAGING_WRITE
 from lakebed.refs.settle import settled_swap
 

@@ -2,7 +2,7 @@
 
     lakebed:        repos/<repo>
     <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>  copies/<address>/<id>
-                    tasks/<id>
+                    tasks/<id>  links/<address>
     cleanup:        <due>/<what>/<name>
 
 A repository's own partition carries its uid, so whoever holds a `Repository`
@@ -24,9 +24,11 @@ TAGS_PREFIX: Final = b"tags/"
 STASHES_PREFIX: Final = b"stashes/"
 COPIES_PREFIX: Final = b"copies/"
 TASKS_PREFIX: Final = b"tasks/"
+LINKS_PREFIX: Final = b"links/"
 
 PROTECTION_KEY: Final = b"settings/branch_protection"
 METADATA_KEY: Final = b"settings/metadata"
+GC_RULES_KEY: Final = b"settings/gc_rules"
 
 
 def compaction_partition(repo_partition: str) -> str:
@@ -86,3 +88,8 @@ def task_key(task_id: Nonce) -> bytes:
 def copy_key(address: str, nonce: str) -> bytes:
     """Return the key of the note that an object got another path without its bytes being copied."""
     return b"%s%s/%s" % (COPIES_PREFIX, address.encode(), nonce.encode())
+
+
+def link_key(address: str) -> bytes:
+    """Return the key of the token of an address that was given out."""
+    return LINKS_PREFIX + address.encode()

@@ -12,7 +12,7 @@ from lakebed.api.reply import Reply, empty_reply, json_reply
 from lakebed.api.resources.objects import PathQuery
 from lakebed.auth.actions import Action
 from lakebed.catalog.settings import BLOCKED
-from lakebed.catalog.settings_records import GcRules
+from lakebed.model.gc_rules import GcRules
 from lakebed.model.repository import BranchProtection
 
 operations = Operations("repositories")

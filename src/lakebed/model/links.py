@@ -1,0 +1,17 @@
+"""`LinkToken`: an address that was given out to be written by a client."""
+
+from dataclasses import dataclass
+
+from lakebed.env.clock import Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkToken:
+    """An address that was given out to be written by a client and linked to `path`, once, before `expires_at`."""
+
+    branch: str
+    path: str
+    expires_at: Instant
+    checksum: str = ""
+    """Of what was linked; empty until then."""
+    used_at: Instant | None = None
