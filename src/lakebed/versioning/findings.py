@@ -1,0 +1,61 @@
+"""`Finding`: one thing that is wrong with a repository's stored data, for the person who has to put it right."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class FindingKind(StrEnum):
+    """What is wrong, as a code that programs may rely on. Append only."""
+
+    RECORD_DAMAGED = "record-damaged"
+    COMMIT_MISSING = "commit-missing"
+    METARANGE_MISSING = "metarange-missing"
+    METARANGE_DAMAGED = "metarange-damaged"
+    RANGE_MISSING = "range-missing"
+    RANGE_DAMAGED = "range-damaged"
+    ROWS_DAMAGED = "rows-damaged"
+    OBJECT_MISSING = "object-missing"
+    OBJECT_SIZE = "object-size"
+    OBJECT_DAMAGED = "object-damaged"
+    OBJECT_REFUSED = "object-refused"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is wrong, where somebody will meet it, and what to do about it."""
+
+    kind: FindingKind
+    where: str
+    what: str
+    remedy: str
+
+
+Report = Callable[[Finding], None]
+"""Takes findings as they come: a lost bucket has as many as there are objects."""
+
+_FROM_A_BACKUP: Final = "restore this file from a backup of the storage"
+
+_REMEDIES: Final[dict[FindingKind, str]] = {
+    FindingKind.RECORD_DAMAGED: "restore the database from a backup, or the refs from a dump",
+    FindingKind.COMMIT_MISSING: "restore the refs from a dump, or move or delete the ref that leads here",
+    FindingKind.METARANGE_MISSING: _FROM_A_BACKUP,
+    FindingKind.METARANGE_DAMAGED: _FROM_A_BACKUP,
+    FindingKind.RANGE_MISSING: _FROM_A_BACKUP,
+    FindingKind.RANGE_DAMAGED: _FROM_A_BACKUP,
+    FindingKind.ROWS_DAMAGED: "restore the database from a backup, or reset the branch",
+    FindingKind.OBJECT_MISSING: "restore the object from a backup, or upload it again and delete the path here",
+    FindingKind.OBJECT_SIZE: "restore the object from a backup, or upload it again",
+    FindingKind.OBJECT_DAMAGED: "restore the object from a backup, or upload it again",
+    FindingKind.OBJECT_REFUSED: "add its prefix to the import prefixes of the configuration, or upload it instead",
+    FindingKind.UNREADABLE: "see that the storage answers, then verify again",
+}
+
+assert _REMEDIES.keys() == set(FindingKind)
+
+
+def finding(kind: FindingKind, where: str, what: str) -> Finding:
+    """Return a finding with what usually helps."""
+    return Finding(kind=kind, where=where, what=what, remedy=_REMEDIES[kind])
