@@ -47,6 +47,8 @@ class ObjectInfo:
     size_bytes: int
     mtime: Instant
     etag: ETag
+    storage_class: str = ""
+    """How the store keeps it, in the store's words. Only some stores know, and they tell it in listings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,18 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def sign_parts(
+        self, key: str, upload: str, numbers: Sequence[int], *, seconds: int
+    ) -> Sequence[str]:
+        """Return, for each number, a URL that lets anyone PUT that part of a multipart upload for that long.
+
+        Whether there is such an upload is not looked at: a URL of one that is not there is refused when it is used.
+
+        Raises:
+            InvalidInputError: `UNSUPPORTED`: this store cannot sign; `INVALID_ARGUMENT`: no part has this number.
+        """
+        ...
+
     async def create_upload(self, key: str) -> str:
         """Start a multipart upload and return its id. It survives this process."""
         ...
@@ -153,6 +167,12 @@ class ObjectStore(Protocol):
             NotFoundError: `UPLOAD_NOT_FOUND`: there is no such upload of this key.
             InvalidInputError: `INVALID_ARGUMENT`: no part has this number.
         """
+        ...
+
+    async def copy_part(
+        self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
+    ) -> Part:
+        """Store bytes of the object `source` as a part; errors as for `put_part` and, of the source, for `get`."""
         ...
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:

@@ -1,7 +1,6 @@
 """`StoreSettings`: what an installation knows about its storage, apart from the URLs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakebed.errors import ErrorKind, InvalidInputError
@@ -48,24 +47,3 @@ class StoreSettings:
                 session_token=self.s3_session_token,
             ),
         )
-
-
-def with_environment(settings: StoreSettings, environment: Mapping[str, str]) -> StoreSettings:
-    """Return `settings` with what they leave open taken from AWS's usual variables."""
-    if not settings.s3_access_key_id:
-        # All three or none: a session token belongs to its own key.
-        settings = replace(
-            settings,
-            s3_access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
-            s3_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
-            s3_session_token=environment.get("AWS_SESSION_TOKEN"),
-        )
-    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    return replace(
-        settings,
-        s3_endpoint=settings.s3_endpoint or endpoint,
-        s3_region=region
-        if region and settings.s3_region == StoreSettings().s3_region
-        else settings.s3_region,
-    )

@@ -15,6 +15,7 @@ by folder, and have no `a` beside `a/b`.
 """
 
 import asyncio
+import hashlib
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -504,8 +505,35 @@ class ObjectSuite:
 
         with pytest.raises(InvalidInputError) as raised:
             await store.sign("GET", "k", seconds=60)
+        with pytest.raises(InvalidInputError) as raised_for_parts:
+            await store.sign_parts("k", "upload", [1], seconds=60)
 
-        assert raised.value.kind is ErrorKind.UNSUPPORTED
+        assert {raised.value.kind, raised_for_parts.value.kind} == {ErrorKind.UNSUPPORTED}
+
+    async def test_signed_urls_of_parts_make_an_object(self, store: ObjectStore) -> None:
+        _needs(store.capabilities.sign and store.capabilities.multipart)
+        key = "folder/caf\u00e9 +%2F&?.txt"
+        upload = await store.create_upload(key)
+        pieces = {1: b"1" * PART, 7: b"last"}
+        urls = await store.sign_parts(key, upload, list(pieces), seconds=60)
+        for url, data in zip(urls, pieces.values(), strict=True):
+            await asyncio.to_thread(fetch, "PUT", url, data)  # noqa: TID251  a test of a URL
+        parts = [Part(number, md5_etag(data), len(data)) for number, data in pieces.items()]
+        await store.complete_upload(key, upload, parts)
+
+        assert await store.get(key) == b"".join(pieces.values())
+
+    async def test_a_signed_url_of_a_part_is_good_for_that_part(self, store: ObjectStore) -> None:
+        _needs(store.capabilities.sign and store.capabilities.multipart)
+        upload = await store.create_upload("k")
+        (url,) = await store.sign_parts("k", upload, [1], seconds=60)
+
+        with pytest.raises(urllib.error.HTTPError):
+            await asyncio.to_thread(fetch, "PUT", url.replace("partNumber=1", "partNumber=2"), b"x")  # noqa: TID251
+        for number in (0, 10_001):
+            with pytest.raises(InvalidInputError):
+                await store.sign_parts("k", upload, [number], seconds=60)
+        await store.abort_upload("k", upload)
 
     # -- multipart ----------------------------------------------------------------------------------
 
@@ -529,6 +557,35 @@ class ObjectSuite:
         await store.complete_upload("k", upload, [first, last])
 
         assert await store.get("k") == b"1" * PART + b"9" * PART
+
+    async def test_a_part_is_copied_from_an_object(self, store: ObjectStore) -> None:
+        _needs(store.capabilities.multipart)
+        await store.put("folder/caf\u00e9 +%2F&?.txt", b"0" * PART + b"123456")
+        upload = await store.create_upload("k")
+        parts = [
+            await store.copy_part("k", upload, number, "folder/caf\u00e9 +%2F&?.txt", byte_range=byte_range)
+            for number, byte_range in ((1, None), (2, ByteRange(PART + 1, PART + 3)))
+        ]
+
+        await store.complete_upload("k", upload, parts)
+        assert await store.get("k") == b"0" * PART + b"123456" + b"23"
+        assert [part.size_bytes for part in parts] == [PART + 6, 2]
+
+    async def test_a_part_of_no_object_or_no_upload_is_not_found(self, store: ObjectStore) -> None:
+        _needs(store.capabilities.multipart)
+        await store.put("source", b"x")
+        upload = await store.create_upload("k")
+
+        with pytest.raises(NotFoundError) as raised:
+            await store.copy_part("k", upload, 1, "missing")
+        assert raised.value.kind is ErrorKind.KEY_NOT_FOUND
+        with pytest.raises(InvalidInputError) as past:
+            await store.copy_part("k", upload, 1, "source", byte_range=ByteRange(1))
+        assert past.value.kind is ErrorKind.RANGE_NOT_SATISFIABLE
+        await store.abort_upload("k", upload)
+        with pytest.raises(NotFoundError) as gone:
+            await store.copy_part("k", upload, 1, "source")
+        assert gone.value.kind is ErrorKind.UPLOAD_NOT_FOUND
 
     async def test_a_part_sent_again_replaces_the_first(self, store: ObjectStore) -> None:
         _needs(store.capabilities.multipart)
@@ -697,6 +754,11 @@ class ObjectSuite:
 
 PART = 5 * MIB
 """The smallest part that S3 takes, except for the last one."""
+
+
+def md5_etag(data: bytes) -> ETag:
+    """Return the ETag that S3 gives a part."""
+    return ETag(hashlib.md5(data, usedforsecurity=False).hexdigest())
 
 
 async def stream_of(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:

@@ -181,6 +181,16 @@ class LocalObjects:
     async def sign(self, method: str, key: str, *, seconds: int) -> str:  # noqa: ARG002  the port's shape
         raise cannot_sign("local://")
 
+    async def sign_parts(
+        self,
+        key: str,  # noqa: ARG002  the port's shape
+        upload: str,  # noqa: ARG002
+        numbers: Sequence[int],  # noqa: ARG002
+        *,
+        seconds: int,  # noqa: ARG002
+    ) -> Sequence[str]:
+        raise cannot_sign("local://")
+
     async def create_upload(self, key: str) -> str:
         check_key(key)
         opened = self._opened or await self._open()
@@ -190,6 +200,11 @@ class LocalObjects:
         check_part_number(number)
         opened = self._opened or await self._open()
         return await self._run(opened.root.uploads.put_part, key, upload, number, data)
+
+    async def copy_part(
+        self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
+    ) -> Part:
+        return await self.put_part(key, upload, number, await self.get(source, byte_range=byte_range))
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
         check_parts(parts)

@@ -116,6 +116,16 @@ class MemoryObjects:
     async def sign(self, method: str, key: str, *, seconds: int) -> str:  # noqa: ARG002  the port's shape
         raise cannot_sign("mem://")
 
+    async def sign_parts(
+        self,
+        key: str,  # noqa: ARG002  the port's shape
+        upload: str,  # noqa: ARG002
+        numbers: Sequence[int],  # noqa: ARG002
+        *,
+        seconds: int,  # noqa: ARG002
+    ) -> Sequence[str]:
+        raise cannot_sign("mem://")
+
     async def create_upload(self, key: str) -> str:
         check_key(key)
         upload = f"upload-{self._bucket.next_number()}"
@@ -127,6 +137,11 @@ class MemoryObjects:
         part = self._new_object(bytes(data))
         self._upload(key, upload).parts[number] = part
         return Part(number, part.etag, len(part.data))
+
+    async def copy_part(
+        self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
+    ) -> Part:
+        return await self.put_part(key, upload, number, await self.get(source, byte_range=byte_range))
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
         check_parts(parts)

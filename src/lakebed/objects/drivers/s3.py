@@ -27,6 +27,7 @@ from lakebed.objects.checks import (
     check_parts,
     check_range,
     condition_failed,
+    cut_range,
     key_exists,
     key_missing,
 )
@@ -177,15 +178,33 @@ class S3Objects:
         return copied.etag
 
     async def sign(self, method: str, key: str, *, seconds: int) -> str:
-        name = whole_name(self._place, key)
-        if method not in _SIGNABLE or not 1 <= seconds <= SIGN_SECONDS_MAX:
-            raise InvalidInputError(
-                ErrorKind.INVALID_ARGUMENT,
-                f"a URL is signed for GET, HEAD, PUT or DELETE and 1 to {SIGN_SECONDS_MAX} seconds, "
-                f"not for {method} and {seconds}",
-            )
-        path = self._place.path(name)
+        _check_signable(method, seconds)
+        path = self._place.path(whole_name(self._place, key))
         return presigned_url(self._place, method, path, seconds=seconds, now=self._clock.now())
+
+    async def sign_parts(
+        self, key: str, upload: str, numbers: Sequence[int], *, seconds: int
+    ) -> Sequence[str]:
+        _check_signable("PUT", seconds)
+        for number in numbers:
+            check_part_number(number)
+        path, now = self._place.path(whole_name(self._place, key)), self._clock.now()
+
+        def sign_all() -> Sequence[str]:
+            return [
+                presigned_url(
+                    self._place,
+                    "PUT",
+                    path,
+                    seconds=seconds,
+                    now=now,
+                    query={"partNumber": str(number), "uploadId": upload},
+                )
+                for number in numbers
+            ]
+
+        # Ten thousand of them take most of a second.
+        return await self._workers.run(sign_all)
 
     async def create_upload(self, key: str) -> str:
         return await self._workers.run(self._uploads.create, whole_name(self._place, key))
@@ -194,6 +213,20 @@ class S3Objects:
         check_part_number(number)
         name = whole_name(self._place, key)
         return await self._workers.run(self._uploads.put_part, name, upload, number, data)
+
+    async def copy_part(
+        self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
+    ) -> Part:
+        check_part_number(number)
+        check_range(byte_range)
+        name, source_name = whole_name(self._place, key), whole_name(self._place, source)
+        info = await self.head(source)
+        if info is None:
+            raise key_missing(source)
+        start, end = cut_range(byte_range, info.size_bytes)
+        return await self._workers.run(
+            self._uploads.copy_part, name, upload, number, self._place.source(source_name), (start, end)
+        )
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
         check_parts(parts)
@@ -253,6 +286,15 @@ def _open(place: S3Place, *, retries: int) -> S3Store:
         },
         retry_config={"max_retries": retries},
     )
+
+
+def _check_signable(method: str, seconds: int) -> None:
+    if method not in _SIGNABLE or not 1 <= seconds <= SIGN_SECONDS_MAX:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT,
+            f"a URL is signed for GET, HEAD, PUT or DELETE and 1 to {SIGN_SECONDS_MAX} seconds, "
+            f"not for {method} and {seconds}",
+        )
 
 
 def _put_failure(error: Exception, key: str, when: PutWhen) -> LakebedError:

@@ -49,6 +49,10 @@ class S3Place:
         """Return the whole name of `key` in the bucket."""
         return f"{self.prefix}/{key}" if self.prefix else key
 
+    def source(self, name: str) -> str:
+        """Return an object's whole name as the source of a copy."""
+        return f"/{self.bucket}/{quote(name, safe='/-._~')}"
+
     def path(self, name: str) -> str:
         """Return the path of a URL for an object's whole name, or for the bucket if it is empty.
 

@@ -34,6 +34,7 @@ def parse_list(body: bytes) -> ListPage:
             size_bytes=int(_text(item, "Size")),
             mtime=_instant(_text(item, "LastModified")),
             etag=clean_etag(_text(item, "ETag")),
+            storage_class=_text(item, "StorageClass"),
         )
         for item in _children(root, "Contents")
     ]
@@ -47,7 +48,7 @@ def parse_upload_id(body: bytes) -> str:
 
 
 def parse_completed(body: bytes) -> ETag | None:
-    """Return the ETag of a completed upload; None if S3 says 200 and an error in the body, as it may."""
+    """Return the ETag of a completed upload or a copied part; None if S3 says 200 and an error in the body, as it may."""
     root = _parse(body)
     return None if root.tag.endswith("Error") else clean_etag(_text(root, "ETag"))
 

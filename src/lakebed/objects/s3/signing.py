@@ -46,10 +46,19 @@ def signed_headers(
     return all_headers
 
 
-def presigned_url(place: S3Place, method: str, path: str, *, seconds: int, now: Instant) -> str:
-    """Return a URL that lets anyone send `method` to `path` until it expires."""
+def presigned_url(
+    place: S3Place,
+    method: str,
+    path: str,
+    *,
+    seconds: int,
+    now: Instant,
+    query: Mapping[str, str] | None = None,
+) -> str:
+    """Return a URL that lets anyone send `method` to `path` with `query` until it expires."""
     stamp = _stamp(now)
-    query = {
+    signed = {
+        **(query or {}),
         "X-Amz-Algorithm": _ALGORITHM,
         "X-Amz-Credential": f"{place.credentials.access_key_id}/{_scope(place, stamp)}",
         "X-Amz-Date": stamp,
@@ -57,12 +66,12 @@ def presigned_url(place: S3Place, method: str, path: str, *, seconds: int, now: 
         "X-Amz-SignedHeaders": "host",
     }
     if place.credentials.session_token:
-        query["X-Amz-Security-Token"] = place.credentials.session_token
+        signed["X-Amz-Security-Token"] = place.credentials.session_token
     signature = _signature(
-        place, method, path, query=query, headers={"host": place.host}, body_hash=_UNSIGNED, stamp=stamp
+        place, method, path, query=signed, headers={"host": place.host}, body_hash=_UNSIGNED, stamp=stamp
     )
     scheme = "https" if place.is_encrypted else "http"
-    return f"{scheme}://{place.host}{path}?{query_text(query)}&X-Amz-Signature={signature}"
+    return f"{scheme}://{place.host}{path}?{query_text(signed)}&X-Amz-Signature={signature}"
 
 
 def query_text(query: Mapping[str, str]) -> str:

@@ -43,6 +43,24 @@ class S3Uploads:
         _require_ok(reply, f"part {number} of {name!r}")
         return Part(number, clean_etag(reply.header("etag")), len(data))
 
+    def copy_part(self, name: str, upload: str, number: int, source: str, span: tuple[int, int]) -> Part:
+        """Make a part of the bytes `span` of the object `source`; an empty one of none."""
+        start, end = span
+        if start == end:
+            return self.put_part(name, upload, number, b"")
+        query = {"partNumber": str(number), "uploadId": upload}
+        headers = {"x-amz-copy-source": source, "x-amz-copy-source-range": f"bytes={start}-{end - 1}"}
+        reply = self._requests.send("PUT", name, query=query, headers=headers)
+        if _is_missing(reply):
+            raise upload_missing(upload)
+        _require_ok(reply, f"copying part {number} of {name!r}")
+        etag = parse_completed(reply.body)
+        if etag is None:
+            raise UnavailableError(
+                ErrorKind.STORE_UNAVAILABLE, f"S3 failed while it copied part {number} of {name!r}"
+            )
+        return Part(number, etag, end - start)
+
     def complete(
         self, name: str, upload: str, parts: Sequence[Part], *, key: str, when: PutWhen = PutMode.OVERWRITE
     ) -> ETag:

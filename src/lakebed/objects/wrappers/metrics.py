@@ -109,6 +109,13 @@ class MeteredObjects:
     async def sign(self, method: str, key: str, *, seconds: int) -> str:
         return await self._measure("sign", self._inner.sign(method, key, seconds=seconds))
 
+    async def sign_parts(
+        self, key: str, upload: str, numbers: Sequence[int], *, seconds: int
+    ) -> Sequence[str]:
+        return await self._measure(
+            "sign_parts", self._inner.sign_parts(key, upload, numbers, seconds=seconds)
+        )
+
     async def create_upload(self, key: str) -> str:
         return await self._measure("create_upload", self._inner.create_upload(key))
 
@@ -116,6 +123,13 @@ class MeteredObjects:
         part = await self._measure("put_part", self._inner.put_part(key, upload, number, data))
         self._bytes.labels("written").inc(len(data))
         return part
+
+    async def copy_part(
+        self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
+    ) -> Part:
+        return await self._measure(
+            "copy_part", self._inner.copy_part(key, upload, number, source, byte_range=byte_range)
+        )
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
         return await self._measure("complete_upload", self._inner.complete_upload(key, upload, parts))

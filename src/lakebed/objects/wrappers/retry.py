@@ -112,11 +112,23 @@ class RetryingObjects:
     async def sign(self, method: str, key: str, *, seconds: int) -> str:
         return await self._retry(lambda: self._inner.sign(method, key, seconds=seconds))
 
+    async def sign_parts(
+        self, key: str, upload: str, numbers: Sequence[int], *, seconds: int
+    ) -> Sequence[str]:
+        return await self._retry(lambda: self._inner.sign_parts(key, upload, numbers, seconds=seconds))
+
     async def create_upload(self, key: str) -> str:
         return await self._retry_unapplied(lambda: self._inner.create_upload(key))
 
     async def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
         return await self._retry(lambda: self._inner.put_part(key, upload, number, data))
+
+    async def copy_part(
+        self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
+    ) -> Part:
+        return await self._retry(
+            lambda: self._inner.copy_part(key, upload, number, source, byte_range=byte_range)
+        )
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
         return await self._retry_unapplied(lambda: self._inner.complete_upload(key, upload, parts))

@@ -58,10 +58,20 @@ class SimObjects:
     async def sign(self, method: str, key: str, *, seconds: int) -> str:
         return await self._inner.sign(method, key, seconds=seconds)
 
+    async def sign_parts(
+        self, key: str, upload: str, numbers: Sequence[int], *, seconds: int
+    ) -> Sequence[str]:
+        return await self._inner.sign_parts(key, upload, numbers, seconds=seconds)
+
     async def create_upload(self, key: str) -> str:
         raise _no_uploads()
 
     async def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
+        raise _no_uploads()
+
+    async def copy_part(
+        self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
+    ) -> Part:
         raise _no_uploads()
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
