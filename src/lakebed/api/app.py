@@ -6,7 +6,7 @@ send the reply. Whatever goes wrong on the way becomes an error body in one plac
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -17,18 +17,23 @@ from lakebed.api.errors import ErrorBody, error_reply
 from lakebed.api.operation import Access, Body, Operation
 from lakebed.api.query import Parameters
 from lakebed.api.reply import Reply, json_reply
-from lakebed.api.router import Router
+from lakebed.api.router import Match, Router
 from lakebed.api.services import Services
 from lakebed.auth.caller import Caller, unauthenticated
 from lakebed.auth.decisions import Permissions
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
 from lakebed.limits import JSON_BODY_BYTES_MAX
 from lakebed.telemetry.log import get_logger
+from lakebed.telemetry.request_ids import RequestIds
+from lakebed.telemetry.requests import RequestMeter
 
 Scope = Mapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ROOT: Final = "/api/v1"
+NO_OPERATION: Final = "none"
+"""What requests that lead nowhere are counted as."""
+_ROOT_BYTES: Final = len(ROOT)
 
 _READS: Final = frozenset({"GET", "HEAD"})
 _CLIENT_GONE: Final = 499
@@ -40,48 +45,68 @@ log = get_logger(__name__)
 class RestApp:
     """Serves the operations of a table."""
 
-    def __init__(self, operations: Iterable[Operation], services: Services) -> None:
+    def __init__(
+        self, operations: Iterable[Operation], services: Services, *, meter: RequestMeter | None = None
+    ) -> None:
         rows = list(operations)
         self._services = services
         self._router = Router(rows)
-        self._decoders = {operation.id: _Decoder(operation) for operation in rows}
+        self._request_ids = RequestIds(services.ids.token())
+        self._meter = meter or RequestMeter(meter_names(rows))
+        self._nowhere = self._meter.place(NO_OPERATION)
+        self._decoders = {
+            operation.id: _Decoder(operation, self._meter.place(operation.id)) for operation in rows
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = self._services.clock.monotonic()
         headers = dict(scope["headers"])
-        request_id = self._services.request_id(headers)
+        request_id = self._request_ids.of(headers)
+        place = self._nowhere
         try:
-            reply = await _begun(await self._reply(scope, headers, receive, request_id))
+            match = self._router.find(scope["method"], scope["raw_path"].partition(b"?")[0][_ROOT_BYTES:])
+            if match is None or match.operation is None:
+                reply = _no_operation(match)
+            else:
+                decoder = self._decoders[match.operation.id]
+                place = decoder.place
+                reply = await self._reply(
+                    decoder, match.params, scope, headers, receive=receive, request_id=request_id
+                )
+                if not isinstance(reply.body, bytes):
+                    reply = await _begun(reply, reply.body)
         except LakebedError as error:
             reply = error_reply(error)
         except ClientGoneError:
             # Whoever only broke off the body, and still listens, is told; nobody else notices.
             reply = json_reply(_CLIENT_GONE, ErrorBody("the request ended before its body did"))
         await _send(reply, send, head=scope["method"] == "HEAD", request_id=request_id)
+        self._meter.observe(place, reply.status, self._services.clock.monotonic() - started)
 
     async def _reply(
-        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, request_id: str
+        self,
+        decoder: "_Decoder",
+        params: Mapping[str, str],
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        *,
+        receive: Receive,
+        request_id: str,
     ) -> Reply:
-        path = scope["raw_path"].decode("latin-1").partition("?")[0].removeprefix(ROOT)
-        match = self._router.find(scope["method"], path)
-        if match is None:
-            return json_reply(404, ErrorBody("invalid API endpoint"))
-        operation = match.operation
-        if operation is None:
-            allowed = ", ".join(match.methods)
-            return json_reply(
-                405, ErrorBody(f"use one of {allowed} here"), headers=((b"allow", allowed.encode()),)
-            )
-        decoded = await self._decoders[operation.id].decode(scope, headers, receive)
+        operation = decoder.operation
+        query = decoder.query.from_query(scope["query_string"]) if decoder.query else None
+        typed = decoder.headers.from_headers(headers) if decoder.headers else None
+        body = await decoder.body(receive) if decoder.takes_json else None
         caller = await self._caller(operation, headers)
         call = Call(
             session=self._services.sessions.of(caller),
             services=self._services,
-            path=match.params,
+            path=params,
             raw_headers=headers,
             request_id=request_id,
-            _query=decoded.query,
-            _headers=decoded.headers,
-            _body=decoded.body,
+            _query=query,
+            _headers=typed,
+            _body=body,
             _receive=receive,
         )
         if operation.method in _READS:
@@ -112,30 +137,25 @@ class RestApp:
         return caller
 
 
-@dataclass(frozen=True, slots=True)
-class _Decoded:
-    query: Any
-    headers: Any
-    body: Any
+def meter_names(operations: Iterable[Operation]) -> list[str]:
+    """Return the names under which requests to these operations are counted."""
+    return [*(operation.id for operation in operations), NO_OPERATION]
 
 
 class _Decoder:
-    """Decodes what one operation takes."""
+    """Decodes what one operation takes; `place` is where it is counted."""
 
-    def __init__(self, operation: Operation) -> None:
-        self._query = Parameters(operation.query, where="query") if operation.query else None
-        self._headers = Parameters(operation.headers, where="header") if operation.headers else None
+    def __init__(self, operation: Operation, place: int) -> None:
+        self.operation = operation
+        self.place = place
+        self.query = Parameters(operation.query, where="query") if operation.query else None
+        self.headers = Parameters(operation.headers, where="header") if operation.headers else None
+        self.takes_json = not isinstance(operation.body, Body)
         self._json = None if isinstance(operation.body, Body) else msgspec.json.Decoder(operation.body)
         self._empty = None if isinstance(operation.body, Body) or operation.body_required else operation.body
 
-    async def decode(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> _Decoded:
-        return _Decoded(
-            self._query.from_query(scope["query_string"]) if self._query else None,
-            self._headers.from_headers(headers) if self._headers else None,
-            await self._body(receive) if self._json else None,
-        )
-
-    async def _body(self, receive: Receive) -> Any:
+    async def body(self, receive: Receive) -> Any:
+        """Return the JSON body, decoded."""
         assert self._json is not None
         data = await _whole_body(receive)
         if not data and self._empty is not None:
@@ -167,11 +187,15 @@ async def _whole_body(receive: Receive) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def _begun(reply: Reply) -> Reply:
+def _no_operation(match: Match | None) -> Reply:
+    if match is None:
+        return json_reply(404, ErrorBody("invalid API endpoint"))
+    allowed = ", ".join(match.methods)
+    return json_reply(405, ErrorBody(f"use one of {allowed} here"), headers=((b"allow", allowed.encode()),))
+
+
+async def _begun(reply: Reply, chunks: AsyncIterator[bytes]) -> Reply:
     """Return the reply with the first chunk of a stream at hand: what is wrong with it shows before the status is sent."""
-    if isinstance(reply.body, bytes):
-        return reply
-    chunks = reply.body
     first = await anext(chunks, b"")
     if len(first) == reply.length:
         return replace(reply, body=first)

@@ -6,7 +6,7 @@ makes one optional. What does not fit is named in the error.
 """
 
 from typing import Any, get_origin
-from urllib.parse import unquote_plus
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from msgspec.structs import FieldInfo, fields
@@ -21,6 +21,8 @@ class Parameters:
         self._kind = kind
         self._where = where
         self._fields: dict[str, FieldInfo] = {each.encode_name: each for each in fields(kind)}
+        self._names = {name.encode(): name for name in self._fields}
+        self._lower = [(name, name.lower().encode()) for name in self._fields]
         self._lists = {name for name, each in self._fields.items() if get_origin(each.type) in (list, tuple)}
 
     def from_query(self, query: bytes) -> Any:
@@ -30,22 +32,19 @@ class Parameters:
             InvalidInputError: a parameter is missing or malformed; unknown ones are ignored.
         """
         values: dict[str, Any] = {}
-        for pair in query.decode("latin-1").split("&") if query else ():
-            name, _, value = pair.partition("=")
-            name = _plain(name)
-            if name not in self._fields:
-                continue
+        for pair in query.split(b"&") if query else ():
+            raw, _, value = pair.partition(b"=")
+            name = self._names.get(raw) or _plain(raw)
             if name in self._lists:
                 values.setdefault(name, []).append(_plain(value))
-            else:
+            elif name in self._fields:
                 values[name] = _plain(value)
         return self._convert(values)
 
     def from_headers(self, headers: dict[bytes, bytes]) -> Any:
         """Return the struct of request headers."""
-        found = {name: headers.get(name.lower().encode()) for name in self._fields}
         return self._convert(
-            {name: value.decode("latin-1") for name, value in found.items() if value is not None}
+            {name: headers[lower].decode("latin-1") for name, lower in self._lower if lower in headers}
         )
 
     def _convert(self, values: dict[str, Any]) -> Any:
@@ -55,10 +54,10 @@ class Parameters:
             raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{self._where}: {error}") from error
 
 
-def _plain(text: str) -> str:
-    if "%" not in text and "+" not in text:
-        return text
+def _plain(text: bytes) -> str:
+    if b"+" in text:
+        text = text.replace(b"+", b" ")
     try:
-        return unquote_plus(text, errors="strict")
+        return (unquote_to_bytes(text) if b"%" in text else text).decode()
     except UnicodeDecodeError as error:
         raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{text!r} is not valid UTF-8") from error

@@ -1,4 +1,8 @@
-"""Method and path to operation: a trie over path segments, built once from the table."""
+"""Method and path to operation: a trie over path segments, built once from the table.
+
+What is asked for most is asked for again and again: the path of an object is in the
+query, so a busy client sends one path a thousand times. The last matches are remembered.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,6 +10,9 @@ from urllib.parse import unquote
 
 from lakebed.api.operation import Operation
 from lakebed.errors import ErrorKind, InvalidInputError
+
+_REMEMBERED_MAX = 4096
+_REMEMBERED_BYTES_MAX = 512
 
 
 @dataclass(slots=True)
@@ -30,15 +37,27 @@ class Router:
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._root = _Node()
+        self._remembered: dict[tuple[str, bytes], Match] = {}
         for operation in operations:
             self._add(operation)
 
-    def find(self, method: str, path: str) -> Match | None:
+    def find(self, method: str, path: bytes) -> Match | None:
         """Return what `path` (percent-encoded, below the API's root) leads to; None if it leads nowhere.
 
         Raises:
             InvalidInputError: a parameter is not UTF-8.
         """
+        known = self._remembered.get((method, path))
+        if known is not None:
+            return known
+        match = self._find(method, path.decode("latin-1"))
+        if match is not None and len(path) <= _REMEMBERED_BYTES_MAX:
+            if len(self._remembered) >= _REMEMBERED_MAX:
+                self._remembered.clear()
+            self._remembered[method, path] = match
+        return match
+
+    def _find(self, method: str, path: str) -> Match | None:
         values: list[str] = []
         node = self._walk(self._root, path.split("/")[1:], 0, values)
         if node is None:

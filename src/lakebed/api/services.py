@@ -1,14 +1,11 @@
 """`Services`: what handlers need beside the session of their caller."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakebed.auth.auth import Auth
 from lakebed.catalog.session import Sessions
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
-
-_REQUEST_ID_MAX = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +32,7 @@ class Services:
     clock: Clock
     ids: IdSource
     version: str
-
-    def request_id(self, headers: Mapping[bytes, bytes]) -> str:
-        """Return the id under which a request is logged: the client's own, or a new one."""
-        given = headers.get(b"x-request-id")
-        if given and len(given) <= _REQUEST_ID_MAX and given.isascii() and given.decode().isprintable():
-            return given.decode()
-        return self.ids.token()
+    secure_cookies: bool = False
+    """Whether browsers reach the server by TLS, and must send the login cookie by nothing else."""
+    secure_cookies: bool = False
+    """Whether the login cookie is for HTTPS only: whenever the server speaks it."""

@@ -2,7 +2,7 @@
 
 A point read is a binary search on the raw key column: Arrow's own scalars cost
 a microsecond each, so offsets and bytes are read through memoryviews, and every
-64th key is kept as a Python object for the first steps.
+16th key is kept as a Python object for the first steps.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ from lakebed.format.identity import decode_metadata
 from lakebed.model.entries import Entry
 from lakebed.model.ids import Path
 
-_STEP = 64
+_STEP = 16
 
 
 class OpenRange:
@@ -54,7 +54,7 @@ class OpenRange:
 
 
 class _Index:
-    """Raw views of the columns, and every 64th key."""
+    """Raw views of the columns, and every 16th key."""
 
     __slots__ = ("_data", "_mtimes", "_offsets", "_rows", "_sizes", "_sparse", "_texts")
 
@@ -92,7 +92,7 @@ class _Index:
 
     def entry(self, row: int, path: str) -> Entry:
         address, checksum, content_type, metadata = [
-            data[offsets[row] : offsets[row + 1]].tobytes().decode() for offsets, data in self._texts
+            str(data[offsets[row] : offsets[row + 1]], "utf-8") for offsets, data in self._texts
         ]
         return Entry(
             path=Path(path),

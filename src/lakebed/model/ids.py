@@ -6,6 +6,7 @@ names again.
 """
 
 import re
+from functools import lru_cache
 from typing import NewType
 
 from lakebed.errors import ErrorKind, InvalidInputError
@@ -37,7 +38,11 @@ _BRANCH = re.compile(r"\w[-\w]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{64}")
 _TAG_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\/]|\.\.|@\{")
 
+# Every request names a repository and a branch, and mostly the same few.
+_NAMES_REMEMBERED = 4096
 
+
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def parse_repo_name(text: str) -> RepoName:
     """Return `text` as a repository name, or raise `InvalidInputError`."""
     if _REPO.fullmatch(text) is None:
@@ -48,6 +53,7 @@ def parse_repo_name(text: str) -> RepoName:
     return RepoName(text)
 
 
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def parse_branch_name(text: str) -> BranchName:
     """Return `text` as a branch name, or raise `InvalidInputError`."""
     if _BRANCH.fullmatch(text) is None or len(text) > REF_NAME_BYTES_MAX:

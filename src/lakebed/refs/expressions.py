@@ -11,6 +11,7 @@ itself), both with n = 1 if it is left out. `@` is a branch as last committed,
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from lakebed.errors import ErrorKind, InvalidInputError
 
@@ -53,6 +54,7 @@ class RefExpression:
     view: View = View.PLAIN
 
 
+@lru_cache(maxsize=1024)
 def parse_expression(text: str) -> RefExpression:
     """Return the parts of a ref expression.
 

@@ -69,9 +69,7 @@ class LmdbKV:
     async def get(self, partition: str, key: bytes) -> Item | None:
         check_partition(partition)
         check_key(key, self.capabilities)
-        place = row_key(partition, key)
-        with self.environment.reading() as txn:
-            record = txn.get(place)
+        record = self.environment.get(row_key(partition, key))
         return None if record is None else Item(key, value_of(record), version_of(record))
 
     async def get_many(self, lookups: Sequence[tuple[str, bytes]]) -> list[Item | None]:
