@@ -11,7 +11,7 @@ import pytest
 from lakebed.cli.main import main
 from lakebed.client.repo import Repo
 from lakebed.env.ids import SystemIds
-from tests.client.server import Server
+from lakebed.testing.server_process import ServerProcess
 
 pytestmark = pytest.mark.server
 
@@ -35,9 +35,11 @@ Run = Callable[..., Said]
 
 
 @pytest.fixture
-def run(server: Server, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+def run(
+    server: ServerProcess, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Run:
     """Calls `lakebed` with arguments."""
-    for name, value in server.environment.items():
+    for name, value in server.client_environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "80")
@@ -189,8 +191,8 @@ def test_what_is_put_aside_comes_back(run: Run, repo: Repo) -> None:
     assert run("stash", "list", repo.name, "--json").json == []
 
 
-def test_an_import_becomes_a_commit(run: Run, repo: Repo, server: Server) -> None:
-    folder = server.outside / repo.name
+def test_an_import_becomes_a_commit(run: Run, repo: Repo, server: ServerProcess) -> None:
+    folder = server.imports / repo.name
     folder.mkdir()
     (folder / "x").write_text("x")
 
@@ -251,11 +253,11 @@ def test_the_doctor_finds_a_healthy_server_and_each_ailment(
     assert "LAKEBED_ENDPOINT" in run("repo", "list").errors
 
 
-def test_the_configuration_is_shown_without_its_secret(run: Run, server: Server) -> None:
+def test_the_configuration_is_shown_without_its_secret(run: Run, server: ServerProcess) -> None:
     said = run("config")
 
     assert server.endpoint in said.text
-    assert server.environment["LAKEBED_SECRET_ACCESS_KEY"] not in said.text
+    assert server.client_environment["LAKEBED_SECRET_ACCESS_KEY"] not in said.text
 
 
 @pytest.mark.parametrize(

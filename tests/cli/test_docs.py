@@ -8,7 +8,7 @@ import fsspec
 import pytest
 
 from lakebed.cli.main import main
-from tests.client.server import Server
+from lakebed.testing.server_process import ServerProcess
 
 pytestmark = pytest.mark.server
 
@@ -22,9 +22,9 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _configured(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _configured(server: ServerProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A client finds the server, and the current folder has something to upload."""
-    for name, value in server.environment.items():
+    for name, value in server.client_environment.items():
         monkeypatch.setenv(name, value)
     fsspec.get_filesystem_class("lakebed").clear_instance_cache()
     (tmp_path / "folder").mkdir()

@@ -12,7 +12,7 @@ from lakebed.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from tests.client.server import Server
+from lakebed.testing.server_process import ServerProcess
 
 pytestmark = pytest.mark.server
 
@@ -193,8 +193,8 @@ def test_a_transaction_that_meets_a_conflict_leaves_the_other_side_as_it_is(fill
     assert [each.id for each in filled.branches(show_hidden=True)] == ["main"]
 
 
-def test_an_import_brings_in_what_lies_outside(repo: Repo, server: Server) -> None:
-    folder = server.outside / repo.name
+def test_an_import_brings_in_what_lies_outside(repo: Repo, server: ServerProcess) -> None:
+    folder = server.imports / repo.name
     (folder / "sub").mkdir(parents=True)
     (folder / "sub" / "x.csv").write_text("x")
 

@@ -10,13 +10,13 @@ from lakebed.client.client import Client
 from lakebed.client.repo import Repo
 from lakebed.env.ids import SystemIds
 from lakebed.fs.filesystem import LakebedFileSystem
-from tests.client.server import ACCESS_KEY, SECRET_KEY, Server
+from lakebed.testing.server_process import ACCESS_KEY, SECRET_KEY, ServerProcess
 
 pytestmark = pytest.mark.server
 
 
 @pytest.fixture
-def fs(server: Server) -> Iterator[LakebedFileSystem]:
+def fs(server: ServerProcess) -> Iterator[LakebedFileSystem]:
     made = LakebedFileSystem(server.endpoint, ACCESS_KEY, SECRET_KEY, skip_instance_cache=True)
     yield made
     made.client.close()
@@ -36,9 +36,9 @@ def below(root: str, *paths: str) -> list[str]:
 
 
 def test_the_protocol_is_found_by_its_name(
-    server: Server, root: str, monkeypatch: pytest.MonkeyPatch
+    server: ServerProcess, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in server.environment.items():
+    for name, value in server.client_environment.items():
         monkeypatch.setenv(name, value)
     fsspec.get_filesystem_class("lakebed").clear_instance_cache()
 
@@ -210,7 +210,7 @@ def test_a_transaction_that_fails_writes_nothing(fs: LakebedFileSystem, root: st
     assert fs.exists(f"{root}/after")
 
 
-def test_listings_are_fresh_unless_a_cache_is_asked_for(server: Server, root: str, repo: Repo) -> None:
+def test_listings_are_fresh_unless_a_cache_is_asked_for(server: ServerProcess, root: str, repo: Repo) -> None:
     options = {"skip_instance_cache": True}
     fresh = LakebedFileSystem(server.endpoint, ACCESS_KEY, SECRET_KEY, **options)
     cached = LakebedFileSystem(server.endpoint, ACCESS_KEY, SECRET_KEY, use_listings_cache=True, **options)

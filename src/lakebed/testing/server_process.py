@@ -32,6 +32,15 @@ class ServerProcess:
     access_key: str = ACCESS_KEY
     secret_key: str = SECRET_KEY
 
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """What a client needs to find it."""
+        return {
+            "LAKEBED_ENDPOINT": self.endpoint,
+            "LAKEBED_ACCESS_KEY_ID": self.access_key,
+            "LAKEBED_SECRET_ACCESS_KEY": self.secret_key,
+        }
+
 
 @contextmanager
 def running_server(
