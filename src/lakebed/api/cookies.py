@@ -14,6 +14,12 @@ def login_cookie(header: bytes | None) -> str | None:
     return None
 
 
-def set_login_cookie(token: str, *, seconds: int) -> bytes:
+def set_login_cookie(token: str, *, seconds: int, secure: bool) -> bytes:
     """Return the `Set-Cookie` header of a session: out of reach of scripts and of other sites' forms."""
-    return f"{LOGIN_COOKIE}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax".encode()
+    guard = "; Secure" if secure else ""
+    return f"{LOGIN_COOKIE}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{guard}".encode()
+
+
+def drop_login_cookie(*, secure: bool) -> bytes:
+    """Return the `Set-Cookie` header that ends a browser's session."""
+    return set_login_cookie("", seconds=0, secure=secure)

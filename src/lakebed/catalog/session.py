@@ -18,10 +18,12 @@ from lakebed.catalog.groups import Groups
 from lakebed.catalog.imports import Imports
 from lakebed.catalog.links import Links
 from lakebed.catalog.metadata_files import MetadataFiles
+from lakebed.catalog.multipart import Multipart
 from lakebed.catalog.objects import Objects
 from lakebed.catalog.planned import Planned
 from lakebed.catalog.policies import Policies
 from lakebed.catalog.repositories import Repositories
+from lakebed.catalog.sample import Samples
 from lakebed.catalog.settings import Settings
 from lakebed.catalog.stashes import Stashes
 from lakebed.catalog.symlinks import Symlinks
@@ -86,6 +88,10 @@ class Session:
         return Settings(self._engine, self.caller)
 
     @property
+    def samples(self) -> Samples:
+        return Samples(self._engine, self.caller)
+
+    @property
     def commit_records(self) -> CommitRecords:
         return CommitRecords(self._engine, self.caller)
 
@@ -96,6 +102,10 @@ class Session:
     @property
     def links(self) -> Links:
         return Links(self._engine, self.caller)
+
+    @property
+    def multipart(self) -> Multipart:
+        return Multipart(self._engine, self.caller)
 
     @property
     def symlinks(self) -> Symlinks:

@@ -25,6 +25,7 @@ from lakebed.server.data_folder import Layout
 from lakebed.server.installation import open_engine
 from lakebed.server.installation_key import installation_key
 from lakebed.server.maintenance import Maintenance
+from lakebed.server.plain_routes import PLAIN_ROUTES
 
 _OPEN_PATHS = {"/_health": b"alive!"}
 
@@ -36,6 +37,7 @@ class WorkerApp:
         self._config = config
         self._stack = AsyncExitStack()
         self._rest: RestApp | None = None
+        self._services: Services | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -49,6 +51,11 @@ class WorkerApp:
             await self._rest(scope, receive, send)
         elif path in _OPEN_PATHS:
             await _answer(send, 200, b"text/plain", _OPEN_PATHS[path])
+        elif path in PLAIN_ROUTES:
+            assert self._services is not None, "started"
+            reply = await PLAIN_ROUTES[path](self._services)
+            await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
+            await send({"type": "http.response.body", "body": reply.body})
         elif path == "/openapi.json":
             await _answer(send, 200, b"application/json", _openapi())
         elif path == "/metrics":
@@ -67,13 +74,14 @@ class WorkerApp:
             clock=clock,
             ids=ids,
         )
-        services = Services(
+        services = self._services = Services(
             sessions=wired.sessions.with_auth(auth),
             auth=auth,
             storage=_storage_info(config),
             clock=clock,
             ids=ids,
             version=version("lakebed"),
+            secure_cookies=config.tls is not None,
         )
         maintenance = asyncio.create_task(Maintenance(wired, clock=clock, ids=ids).run())
         self._stack.callback(maintenance.cancel)
@@ -114,7 +122,7 @@ def _storage_info(config: Config) -> StorageInfo:
         namespace_prefix="" if scheme == "s3" else "local://",
         namespace_regex=f"^{scheme}://.*$",
         pre_sign_support=scheme == "s3",
-        pre_sign_multipart=False,
+        pre_sign_multipart=scheme == "s3",
         import_support=bool(config.import_prefixes),
         import_regex=f"^{scheme}://.*$",
     )

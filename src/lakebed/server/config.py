@@ -1,15 +1,29 @@
-"""`Config`: what an installation is told from outside."""
+"""`Config`: what the parts of a server are told from outside, in their own types."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.limits import CACHE_BYTES_DEFAULT
-from lakebed.objects.settings import StoreSettings, with_environment
+from lakebed.model.auth import KeyPair
+from lakebed.objects.settings import StoreSettings
+from lakebed.server.effective import Effective, effective
+from lakebed.server.tls import Tls
+
+_LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstUser:
+    """Whom the first start creates. Without a pair it creates nobody."""
+
+    name: str = "admin"
+    pair: KeyPair | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +31,7 @@ class Config:
     """Settings with their defaults. Only the data folder must be given."""
 
     data: Path
-    kv_url: str | None = None
+    kv_url: str | None = field(default=None, repr=False)
     """Where refs and staged rows live; None means the embedded store in the data folder."""
     storage: StoreSettings = field(default_factory=StoreSettings)
     import_prefixes: tuple[str, ...] = ()
@@ -29,51 +43,72 @@ class Config:
     """`local` or `s3`: what clients are told when they ask."""
     installation_key: str | None = field(default=None, repr=False)
     """Encrypts secrets at rest; None means a key of its own in the data folder."""
+    first_user: FirstUser = field(default_factory=FirstUser)
     threads: int = 4
     processes: int = 2
+    host: str = _LOOPBACK
+    port: int = 8000
+    tls: Tls | None = None
+    workers: int = 2
+    shutdown_seconds: int = 30
+    log_level: int = logging.INFO
+    log_json: bool = False
+
+    @property
+    def endpoint(self) -> str:
+        """The address that clients on this machine use."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
-def from_environment(config: Config, environment: Mapping[str, str]) -> Config:
-    """Return `config` with what `LAKEBED_…` and AWS's own variables say.
+def load_config(
+    *, flags: Mapping[str, str | None], environment: Mapping[str, str], file: Path | None = None
+) -> Config:
+    """Return the configuration that flags, variables and the file make.
 
     Raises:
-        InvalidInputError: `INVALID_CONFIG`: a variable has a value that means nothing.
+        InvalidInputError: `INVALID_CONFIG`: with the name of what is wrong, and what it can be.
     """
-    storage = with_environment(
-        StoreSettings(
-            data_dir=config.storage.data_dir,
-            fsync=_flag(environment, "LAKEBED_STORAGE_LOCAL_FSYNC", default=config.storage.fsync),
-            s3_endpoint=environment.get("LAKEBED_STORAGE_S3_ENDPOINT"),
-            s3_region=environment.get("LAKEBED_STORAGE_S3_REGION", config.storage.s3_region),
-            s3_access_key_id=environment.get("LAKEBED_STORAGE_S3_ACCESS_KEY_ID"),
-            s3_secret_access_key=environment.get("LAKEBED_STORAGE_S3_SECRET_ACCESS_KEY"),
-            s3_path_style=_flag(environment, "LAKEBED_STORAGE_S3_PATH_STYLE", default=None),
+    given = effective(flags=flags, environment=environment, file=file)
+    host, _, port = given["listen"].rpartition(":")
+    return Config(
+        data=given["data"],
+        kv_url=given["database"],
+        storage=StoreSettings(
+            fsync=given["storage.local.fsync"],
+            s3_endpoint=given["storage.s3.endpoint"],
+            s3_region=given["storage.s3.region"],
+            s3_access_key_id=given["storage.s3.access_key_id"],
+            s3_secret_access_key=given["storage.s3.secret_access_key"],
+            s3_session_token=given["storage.s3.session_token"],
+            s3_path_style=given["storage.s3.path_style"],
         ),
-        environment,
-    )
-    prefixes = environment.get("LAKEBED_STORAGE_LOCAL_IMPORT_PREFIXES", "")
-    default_storage = environment.get("LAKEBED_STORAGE_DEFAULT", config.default_storage)
-    if default_storage not in ("local", "s3"):
-        raise InvalidInputError(
-            ErrorKind.INVALID_CONFIG, f"LAKEBED_STORAGE_DEFAULT is {default_storage!r}: it can be local or s3"
-        )
-    return replace(
-        config,
-        kv_url=environment.get("LAKEBED_DATABASE") or config.kv_url,
-        storage=storage,
-        import_prefixes=tuple(_address(each.strip()) for each in prefixes.split(",") if each.strip())
-        or config.import_prefixes,
-        default_storage=default_storage,
+        import_prefixes=tuple(_address(each) for each in given["storage.local.import_prefixes"]),
+        cache_bytes=given["cache.bytes"],
+        staging_wait_seconds=given["staging.wait_seconds"],
+        default_storage=given["storage.default"],
+        installation_key=given["installation.key"],
+        first_user=FirstUser(name=given["installation.user_name"], pair=_first_pair(given)),
+        threads=given["threads"],
+        processes=given["processes"],
+        host=host.strip("[]") or _LOOPBACK,
+        port=int(port),
+        tls=_tls(given),
+        workers=given["workers"],
+        shutdown_seconds=given["shutdown_seconds"],
+        log_level=logging.getLevelNamesMapping()[given["log.level"].upper()],
+        log_json=given["log.format"] == "json",
     )
 
 
 def encode_config(config: Config) -> str:
     """Return a configuration as text for a process that this one starts. It holds secrets."""
-    return msgspec.json.encode(config, enc_hook=str).decode()
+    # Workers set nothing up: what opens the door at the first start is not theirs to carry.
+    return msgspec.json.encode(replace(config, first_user=FirstUser()), enc_hook=str).decode()
 
 
 def decode_config(text: str) -> Config:
-    """Return what `encode_config` was given."""
+    """Return what `encode_config` was given, but for the first user."""
     return msgspec.json.decode(text, type=Config, dec_hook=_load)
 
 
@@ -82,23 +117,24 @@ def _load(kind: type[Any], value: Any) -> Any:
     return Path(value)
 
 
-def _flag(environment: Mapping[str, str], name: str, *, default: Any) -> Any:
-    text = environment.get(name)
-    if text is None:
-        return default
-    flag = {
-        "true": True,
-        "1": True,
-        "yes": True,
-        "on": True,
-        "false": False,
-        "0": False,
-        "no": False,
-        "off": False,
-    }
-    if text.lower() not in flag:
-        raise InvalidInputError(ErrorKind.INVALID_CONFIG, f"{name} is {text!r}: it can be true or false")
-    return flag[text.lower()]
+def _first_pair(given: Effective) -> KeyPair | None:
+    access_key, secret = given["installation.access_key_id"], given["installation.secret_access_key"]
+    _require_both(given, "installation.access_key_id", "installation.secret_access_key")
+    return KeyPair(access_key_id=access_key, secret_access_key=secret) if access_key else None
+
+
+def _tls(given: Effective) -> Tls | None:
+    _require_both(given, "tls.cert", "tls.key")
+    return Tls(cert=given["tls.cert"], key=given["tls.key"]) if given["tls.cert"] else None
+
+
+def _require_both(given: Effective, first: str, second: str) -> None:
+    for name, other in ((first, second), (second, first)):
+        if given[name] and not given[other]:
+            raise InvalidInputError(
+                ErrorKind.INVALID_CONFIG,
+                f"{name} is set (in {given.given[name].source}) and {other} is not: they belong together",
+            )
 
 
 def _address(prefix: str) -> str:

@@ -1,128 +1,150 @@
-"""`lakebed run`: set up if need be, then supervise the workers that serve HTTP."""
+"""`lakebed run`: set up if need be, then supervise the workers that serve HTTP.
+
+The supervisor holds the data folder and answers for its workers: one that dies is
+replaced, and at SIGTERM each stops accepting connections, answers what has begun,
+puts on disk what it has acknowledged, and ends.
+"""
 
 import asyncio
+import errno
+import multiprocessing
 import os
-from pathlib import Path
+import socket
 from typing import Annotated
 
 import typer
 from granian import Granian
-from granian.constants import Interfaces, Loops
+from granian.constants import Interfaces, Loops, SSLProtocols
 from rich.console import Console
 
-from lakebed.auth.auth import build_auth
-from lakebed.env.clock import SystemClock
-from lakebed.env.ids import SystemIds
-from lakebed.errors import ErrorKind, InvalidInputError
-from lakebed.model.auth import KeyPair
-from lakebed.server.config import Config, encode_config, from_environment
+from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
+from lakebed.server.config import Config, encode_config, load_config
 from lakebed.server.data_folder import DataFolder
-from lakebed.server.installation import open_engine
-from lakebed.server.installation_key import installation_key
-from lakebed.server.sample import REPO, make_sample
-from lakebed.server.worker import CONFIG_VARIABLE
-from lakebed.telemetry.log import configure
+from lakebed.server.options import (
+    DataOption,
+    FileOption,
+    ListenOption,
+    TlsCertOption,
+    TlsKeyOption,
+    WorkersOption,
+    environment,
+)
+from lakebed.server.quickstart import QUICKSTART_PAIR, require_loopback, say_what_next
+from lakebed.server.sample import make_sample
+from lakebed.server.settings import WORKER_VARIABLE, unknown_variables
+from lakebed.server.setup import opened
+from lakebed.telemetry.log import configure, get_logger
 
-# The pair that every tutorial of the peer's quickstart shows. It is published, so it opens loopback only.
-_QUICKSTART_KEY = "AKIAIOSFOLQUICKSTART"
-_QUICKSTART_SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"  # noqa: S105  documented, not secret
-
-app = typer.Typer(invoke_without_command=True, help="Serve the REST API.")
 out = Console(highlight=False)
+log = get_logger(__name__)
 
 
-@app.callback()
 def run(
     *,
-    listen: Annotated[str, typer.Option(help="HOST:PORT to listen on.")] = "127.0.0.1:8000",
-    data: Annotated[Path, typer.Option(help="The data folder.")] = Path("lakebed-data"),
+    listen: ListenOption = None,
+    data: DataOption = None,
+    config: FileOption = None,
     quickstart: Annotated[
-        bool, typer.Option(help="Everything in one folder, on loopback, with a well-known key.")
+        bool,
+        typer.Option("--quickstart", help="Everything in one folder, on loopback, with a well-known key."),
     ] = False,
-    sample: Annotated[bool, typer.Option(help="Create a sample repository and say what to try.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that serve requests.")] = 2,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Create a sample repository and say what to try.")
+    ] = False,
+    workers: WorkersOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
 ) -> None:
-    """Serve the REST API."""
-    environment = dict(os.environ)  # noqa: TID251  the configuration of a process
-    host, port = _address(listen)
-    if quickstart and host not in ("127.0.0.1", "localhost", "::1"):
-        raise InvalidInputError(
-            ErrorKind.INVALID_CONFIG, "--quickstart uses a published key: it listens on loopback only"
-        )
-    configure()
-    config = from_environment(Config(data=data), environment)
-    folder = DataFolder.open(config.data)
+    """Serve the REST API until SIGTERM or Ctrl-C."""
+    flags = {"listen": listen, "data": data, "workers": workers, "tls.cert": tls_cert, "tls.key": tls_key}
+    variables = environment()
+    loaded = load_config(flags=flags, environment=variables, file=config)
+    configure(level=loaded.log_level, json=loaded.log_json)
+    for name, meant in unknown_variables(list(variables)).items():
+        log.warning("unknown_variable", name=name, did_you_mean=meant)
+    if quickstart:
+        require_loopback(loaded)
+    if loaded.tls is not None:
+        loaded.tls.check()
+    _require_free(loaded)
+    folder = DataFolder.open(loaded.data)
     try:
-        asyncio.run(_set_up(config, folder, environment, quickstart=quickstart, sample=sample))
-        os.environ[CONFIG_VARIABLE] = encode_config(config)  # noqa: TID251  handed to the workers
+        asyncio.run(_first_start(loaded, folder, quickstart=quickstart, sample=sample))
         if quickstart:
-            _say_what_next(f"http://{host}:{port}", folder.path, sample=sample)
-        Granian(
-            "lakebed.server.worker:create_app",
-            address=host,
-            port=port,
-            interface=Interfaces.ASGI,
-            loop=Loops.uvloop,
-            workers=workers,
-            factory=True,
-            log_access=False,
-            websockets=False,
-        ).serve()
+            say_what_next(out, loaded, folder.path, sample=sample)
+        _serve(loaded)
     finally:
         folder.close()
 
 
-async def _set_up(
-    config: Config, folder: DataFolder, environment: dict[str, str], *, quickstart: bool, sample: bool
-) -> None:
+def _serve(config: Config) -> None:
+    os.environ[WORKER_VARIABLE] = encode_config(config)  # noqa: TID251  handed to the workers
+    # A fork would copy the locks of Arrow's and Polars' threads, which ran during set-up, but not the threads.
+    multiprocessing.set_start_method("spawn", force=True)
+    Granian(
+        "lakebed.server.worker:create_app",
+        address=config.host,
+        port=config.port,
+        interface=Interfaces.ASGI,
+        loop=Loops.uvloop,
+        workers=config.workers,
+        factory=True,
+        log_access=False,
+        websockets=False,
+        ssl_cert=config.tls.cert if config.tls else None,
+        ssl_key=config.tls.key if config.tls else None,
+        # Java 8, which many Hadoop clients run on, may know nothing newer.
+        ssl_protocol_min=SSLProtocols.tls12,
+        # A worker that dies comes back; one that dies again within seconds ends the server, which says so.
+        respawn_failed_workers=True,
+        # Longer than this a client that stopped sending, or a stuck store, does not hold up the end.
+        workers_kill_timeout=config.shutdown_seconds,
+    ).serve()
+
+
+async def _first_start(config: Config, folder: DataFolder, *, quickstart: bool, sample: bool) -> None:
     """Create the first user, if there is none and somebody said who it is."""
-    clock, ids = SystemClock(), SystemIds()
-    async with open_engine(config, folder.layout) as wired:
-        key = installation_key(config.installation_key, folder.layout.key, ids)
-        auth = build_auth(wired.engine.parts.kv, key=key, clock=clock, ids=ids)
+    async with opened(config, folder.layout) as (wired, auth):
         if sample:
             await make_sample(wired.catalog, out)
         if await auth.setup.is_set_up():
             await auth.setup.require_key()
             return
-        pair = _first_pair(environment)
-        if pair is None and quickstart:
-            pair = KeyPair(access_key_id=_QUICKSTART_KEY, secret_access_key=_QUICKSTART_SECRET)
+        pair = config.first_user.pair or (QUICKSTART_PAIR if quickstart else None)
         if pair is not None:
-            await auth.setup.set_up(environment.get("LAKEBED_INSTALLATION_USER_NAME", "admin"), pair=pair)
+            await auth.setup.set_up(config.first_user.name, pair=pair)
+            return
+    out.print(
+        "Nobody can come in yet: stop the server and run [bold]lakebed setup[/], "
+        f"or POST a username to {config.endpoint}/api/v1/setup_lakefs",
+        soft_wrap=True,
+    )
 
 
-def _say_what_next(endpoint: str, data: Path, *, sample: bool) -> None:
-    out.print(f"Lakebed listens on [bold]{endpoint}[/], its data is in {data}. Stop it with Ctrl-C.\n")
-    out.print("In another terminal ([dim].venv/bin/lakebed[/] in this folder is the command):\n")
-    lines = [
-        f"export LAKEBED_ENDPOINT={endpoint}",
-        f"export LAKEBED_ACCESS_KEY_ID={_QUICKSTART_KEY}",
-        f"export LAKEBED_SECRET_ACCESS_KEY={_QUICKSTART_SECRET}",
-    ]
-    if sample:
-        lines += [
-            f"lakebed log {REPO}/main",
-            f"lakebed fs ls {REPO}/main/sales/",
-            f"lakebed branch create {REPO}/try --source main",
-            f"lakebed fs upload README.md {REPO}/try/notes.md",
-            f"lakebed diff {REPO}/try",
-            f'lakebed commit {REPO}/try -m "Add notes"',
-            f"lakebed merge {REPO}/try {REPO}/main",
-        ]
-    for line in lines:
-        out.print(f"  {line}", markup=False, soft_wrap=True)
-    out.print()
+def _require_free(config: Config) -> None:
+    """Workers share the port, and so would a second server: the kernel would hand requests to either.
+
+    Raises:
+        UnavailableError: `IN_USE`: somebody listens there.
+        InvalidInputError: `INVALID_CONFIG`: nobody can listen there.
+    """
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        # Connections of a server that has just ended do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((config.host, config.port))
+        except OSError as error:
+            raise _no_address(config, error) from error
 
 
-def _first_pair(environment: dict[str, str]) -> KeyPair | None:
-    access_key = environment.get("LAKEBED_INSTALLATION_ACCESS_KEY_ID")
-    secret = environment.get("LAKEBED_INSTALLATION_SECRET_ACCESS_KEY")
-    return KeyPair(access_key_id=access_key, secret_access_key=secret) if access_key and secret else None
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdigit():
-        raise InvalidInputError(ErrorKind.INVALID_CONFIG, f"--listen {listen!r} must be HOST:PORT")
-    return host.strip("[]") or "127.0.0.1", int(port)
+def _no_address(config: Config, error: OSError) -> UnavailableError | InvalidInputError:
+    listen = f"{config.host}:{config.port}"
+    if error.errno == errno.EADDRINUSE:
+        return UnavailableError(
+            ErrorKind.IN_USE,
+            f"somebody listens on {listen} already: stop them, or choose another port with --listen",
+        )
+    return InvalidInputError(
+        ErrorKind.INVALID_CONFIG, f"--listen {listen} cannot be listened on: {error.strerror}"
+    )

@@ -4,14 +4,37 @@ The supervisor leaves the configuration in the environment, because that is all 
 a new process gets from it.
 """
 
+import multiprocessing
 import os
+import signal
+import threading
+from multiprocessing.connection import wait
 
 from lakebed.server.asgi import WorkerApp
 from lakebed.server.config import decode_config
-
-CONFIG_VARIABLE = "LAKEBED_WORKER_CONFIG"
+from lakebed.server.settings import WORKER_VARIABLE
+from lakebed.telemetry.log import configure
 
 
 def create_app() -> WorkerApp:
     """Return the application of this process."""
-    return WorkerApp(decode_config(os.environ[CONFIG_VARIABLE]))  # noqa: TID251  the configuration of a process
+    config = decode_config(os.environ[WORKER_VARIABLE])  # noqa: TID251  the configuration of a process
+    configure(level=config.log_level, json=config.log_json)
+    _end_with_supervisor(config.shutdown_seconds)
+    return WorkerApp(config)
+
+
+def _end_with_supervisor(seconds: int) -> None:
+    """End as at SIGTERM when the supervisor was killed: nobody would replace or stop this process any more."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is None:
+        return
+
+    def watch() -> None:
+        wait([supervisor.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+        # This thread ends with the process; if it gets to go on, the process is stuck.
+        threading.Event().wait(seconds)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="lakebed-supervisor", daemon=True).start()

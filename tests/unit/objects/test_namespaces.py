@@ -10,7 +10,7 @@ from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.drivers.s3 import S3Objects
 from lakebed.objects.namespaces import canonical_namespace, is_within, overlap, parse_place
 from lakebed.objects.open import open_store
-from lakebed.objects.settings import StoreSettings, with_environment
+from lakebed.objects.settings import StoreSettings
 
 KEYS = StoreSettings(s3_access_key_id="id", s3_secret_access_key="secret")
 
@@ -141,24 +141,6 @@ def test_amazon_has_the_bucket_in_the_host_and_others_in_the_path() -> None:
 
     assert (amazon.host, amazon.path("k")) == ("bucket.s3.us-east-1.amazonaws.com", "/k")
     assert (other.host, other.path(other.name("k"))) == ("host:9000", "/bucket/pre/k")
-
-
-def test_the_environment_fills_what_is_not_configured() -> None:
-    environment = {
-        "AWS_ACCESS_KEY_ID": "env-id",
-        "AWS_SECRET_ACCESS_KEY": "env-secret",
-        "AWS_SESSION_TOKEN": "env-token",
-        "AWS_REGION": "eu-central-1",
-        "AWS_ENDPOINT_URL": "http://env:1",
-    }
-
-    filled = with_environment(StoreSettings(), environment)
-    kept = with_environment(KEYS, environment)
-
-    assert (filled.s3_access_key_id, filled.s3_secret_access_key) == ("env-id", "env-secret")
-    assert (filled.s3_session_token, filled.s3_region) == ("env-token", "eu-central-1")
-    assert filled.s3_endpoint == "http://env:1"
-    assert (kept.s3_access_key_id, kept.s3_secret_access_key, kept.s3_session_token) == ("id", "secret", None)
 
 
 def test_no_secret_shows_in_settings() -> None:

@@ -157,7 +157,7 @@ async def log_in(call: Call) -> Reply:
     """Open a session: its token is in the body, and in a cookie."""
     body = call.body(LoginInformation)
     session = await call.services.auth.authenticator.login(body.access_key_id, body.secret_access_key)
-    cookie = set_login_cookie(session.token, seconds=LOGIN_SECONDS)
+    cookie = set_login_cookie(session.token, seconds=LOGIN_SECONDS, secure=call.services.secure_cookies)
     return json_reply(
         200,
         AuthenticationToken(session.token, session.expires_at // SECOND),

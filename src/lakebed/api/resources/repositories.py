@@ -99,15 +99,18 @@ async def list_repositories(call: Call) -> Reply:
     ),
 )
 async def create_repository(call: Call) -> Reply:
-    """Create a repository in an empty namespace."""
-    body = call.body(RepositoryCreation)
+    """Create a repository in an empty namespace; `sample_data` fills it, and lets only merges change its branch."""
+    body, bare = call.body(RepositoryCreation), call.query(CreateQuery).bare
     repo = await call.session.repositories.create(
         body.name,
         body.storage_namespace,
         default_branch=body.default_branch or "main",
-        bare=call.query(CreateQuery).bare,
+        bare=bare,
         read_only=body.read_only,
     )
+    # A bare repository waits for refs to be restored into it: there is no branch to fill.
+    if body.sample_data and not bare:
+        await call.session.samples.fill(repo.name, repo.default_branch, protect=True)
     return json_reply(201, _body(repo))
 
 

@@ -1,0 +1,337 @@
+"""The settings of a server, each declared once.
+
+Parsing, its errors, the flags of the commands, `lakebed config` and the tables of
+`docs/configuration.md` (a test compares them) all come from `SETTINGS`. A setting's
+variable follows from its name, so there is no second list of names to keep.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from lakebed.limits import CACHE_BYTES_DEFAULT
+
+CONFIG_FILE_VARIABLE: Final = "LAKEBED_CONFIG"
+WORKER_VARIABLE: Final = "LAKEBED_WORKER_CONFIG"
+"""The whole configuration, as the supervisor hands it to its workers."""
+
+_PREFIX: Final = "LAKEBED_"
+_OTHER_VARIABLES: Final = (
+    CONFIG_FILE_VARIABLE,
+    WORKER_VARIABLE,
+    "LAKEBED_ENDPOINT",
+    "LAKEBED_ACCESS_KEY_ID",
+    "LAKEBED_SECRET_ACCESS_KEY",
+)
+_FLAGS: Final = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+_PASSWORD: Final = re.compile(r"(://[^:/@]*:|[?&]password=)[^@&]+")
+_HIDDEN: Final = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a setting can be: in words, from text, and which values of TOML say it."""
+
+    words: str
+    of_text: Callable[[str], Any]
+    """Raises `ValueError` for text that means nothing."""
+    toml: type | tuple[type, ...] = str
+
+    def of_toml(self, value: Any) -> Any:
+        """Return the value that TOML's `value` means; `ValueError` if it means none."""
+        # A boolean is an integer to Python and to nobody else.
+        if not isinstance(value, self.toml) or (isinstance(value, bool) and self.toml is not bool):
+            raise ValueError(value)
+        return self.of_text(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+class _ListKind(Kind):
+    def of_toml(self, value: Any) -> Any:
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ValueError(value)
+        return tuple(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting."""
+
+    name: str
+    """In TOML, sections before the dots."""
+    kind: Kind
+    meaning: str
+    default: Any = None
+    unset: str = ""
+    """What is the case without it, where no default says so."""
+    flag: str = ""
+    secret: bool = False
+    others: tuple[str, ...] = ()
+    """Variables that other tools know, read when this setting is not given."""
+    others_unless: str = ""
+    """A setting that, once given, keeps `others` out: halves of two key pairs make none."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return _PREFIX + self.name.upper().replace(".", "_")
+
+    def shown(self, value: Any) -> str:
+        """Return `value` for people, without what is secret."""
+        if value is None:
+            return self.unset
+        if self.secret:
+            return _HIDDEN
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, tuple):
+            return ",".join(value) or "none"
+        return _PASSWORD.sub(rf"\1{_HIDDEN}", str(value))
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError(text)
+    return _FLAGS[text.lower()]
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError(text)
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(text)
+    return seconds
+
+
+def _listen(text: str) -> str:
+    _, separator, port = text.rpartition(":")
+    if not separator or not port.isascii() or not port.isdigit() or not 0 < int(port) < 2**16:
+        raise ValueError(text)
+    return text
+
+
+def _one_of(*choices: str) -> Kind:
+    def chosen(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    return Kind(" or ".join(choices), chosen)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+_TEXT: Final = Kind("text", str)
+_PATH: Final = Kind("a path", Path)
+_FLAG: Final = Kind("true or false", _flag, bool)
+_COUNT: Final = Kind("a whole number of at least 1", _count, int)
+_SECONDS: Final = Kind("a number of seconds", _seconds, (int, float))
+_LISTEN: Final = Kind("HOST:PORT", _listen)
+_LIST: Final = _ListKind("a list of texts (in a variable: with commas between them)", _parts, list)
+
+_S3_KEY: Final = "storage.s3.access_key_id"
+
+SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            name="data",
+            kind=_PATH,
+            default=Path("lakebed-data"),
+            flag="--data",
+            meaning="The data folder: the embedded database, `local://` objects, the cache, the installation's key.",
+        ),
+        Setting(
+            name="listen",
+            kind=_LISTEN,
+            default="127.0.0.1:8000",
+            flag="--listen",
+            meaning="Where to listen: HOST:PORT.",
+        ),
+        Setting(
+            name="workers",
+            kind=_COUNT,
+            default=2,
+            flag="--workers",
+            meaning="How many processes serve requests.",
+        ),
+        Setting(
+            name="shutdown_seconds",
+            kind=_COUNT,
+            default=30,
+            meaning="How long requests that have begun may take to end after SIGTERM; then they are cut off.",
+        ),
+        Setting(
+            name="database",
+            kind=_TEXT,
+            unset="embedded, in the data folder",
+            meaning="The key-value store for refs and staged changes, as a URL: `lmdb://FOLDER`, `postgresql://…`.",
+        ),
+        Setting(
+            name="tls.cert",
+            kind=_PATH,
+            unset="no TLS",
+            flag="--tls-cert",
+            meaning="A PEM file with the certificate, and the chain up to its authority.",
+        ),
+        Setting(
+            name="tls.key",
+            kind=_PATH,
+            unset="no TLS",
+            flag="--tls-key",
+            meaning="A PEM file with the certificate's private key, not encrypted.",
+        ),
+        Setting(
+            name="installation.user_name",
+            kind=_TEXT,
+            default="admin",
+            meaning="The first user; used at the first start only.",
+        ),
+        Setting(
+            name="installation.access_key_id",
+            kind=_TEXT,
+            unset="not set up by itself",
+            meaning="The first user's access key; with it, the first start sets the installation up.",
+        ),
+        Setting(
+            name="installation.secret_access_key",
+            kind=_TEXT,
+            secret=True,
+            unset="not set up by itself",
+            meaning="The secret of that access key.",
+        ),
+        Setting(
+            name="installation.key",
+            kind=_TEXT,
+            secret=True,
+            unset="one of its own, in the data folder",
+            meaning="What secrets are encrypted with at rest: at least 32 bytes, the same on every machine.",
+        ),
+        Setting(
+            name="storage.default",
+            kind=_one_of("local", "s3"),
+            default="local",
+            meaning="The storage that clients are told of: `local` or `s3`.",
+        ),
+        Setting(
+            name="storage.local.import_prefixes",
+            kind=_LIST,
+            default=(),
+            meaning="Folders and addresses that objects may be imported from; none unless they are named here.",
+        ),
+        Setting(
+            name="storage.local.fsync",
+            kind=_FLAG,
+            default=True,
+            meaning="Whether an upload is on disk, safe from a power cut, before it is acknowledged.",
+        ),
+        Setting(
+            name="storage.s3.endpoint",
+            kind=_TEXT,
+            unset="AWS",
+            others=("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+            meaning="The address of an S3 server, as `http://host:port`.",
+        ),
+        Setting(
+            name="storage.s3.region",
+            kind=_TEXT,
+            default="us-east-1",
+            others=("AWS_REGION", "AWS_DEFAULT_REGION"),
+            meaning="The region that requests to S3 are signed for.",
+        ),
+        Setting(
+            name="storage.s3.path_style",
+            kind=_FLAG,
+            unset="true with an endpoint",
+            meaning="Whether the bucket is in the path, not in the host's name.",
+        ),
+        Setting(
+            name=_S3_KEY,
+            kind=_TEXT,
+            unset="no access to S3",
+            others=("AWS_ACCESS_KEY_ID",),
+            meaning="The access key for S3.",
+        ),
+        Setting(
+            name="storage.s3.secret_access_key",
+            kind=_TEXT,
+            secret=True,
+            unset="no access to S3",
+            others=("AWS_SECRET_ACCESS_KEY",),
+            others_unless=_S3_KEY,
+            meaning="The secret of that access key.",
+        ),
+        Setting(
+            name="storage.s3.session_token",
+            kind=_TEXT,
+            secret=True,
+            unset="none",
+            others=("AWS_SESSION_TOKEN",),
+            others_unless=_S3_KEY,
+            meaning="The session token of a temporary access key.",
+        ),
+        Setting(
+            name="cache.bytes",
+            kind=_COUNT,
+            default=CACHE_BYTES_DEFAULT,
+            meaning="How large the cache of decoded ranges in the data folder may become.",
+        ),
+        Setting(
+            name="staging.wait_seconds",
+            kind=_SECONDS,
+            default=0.0,
+            meaning="How long a staged change waits for others to share its round trip to a remote database.",
+        ),
+        Setting(
+            name="threads",
+            kind=_COUNT,
+            default=4,
+            meaning="Threads of each worker for merging and encoding, and as many again for local storage.",
+        ),
+        Setting(
+            name="processes",
+            kind=_COUNT,
+            default=2,
+            meaning="Processes of each worker for hashing files on import; started when needed.",
+        ),
+        Setting(
+            name="log.format",
+            kind=_one_of("text", "json"),
+            default="text",
+            meaning="How log lines look: `text` for people, `json` for programs.",
+        ),
+        Setting(
+            name="log.level",
+            kind=_one_of("debug", "info", "warning", "error"),
+            default="info",
+            meaning="The least important log lines to write: `debug`, `info` (each change), `warning` or `error`.",
+        ),
+    )
+}
+
+
+def nearest_setting(name: str) -> str | None:
+    """Return the setting that somebody who wrote `name` may have meant."""
+    return next(iter(get_close_matches(name, SETTINGS, n=1)), None)
+
+
+def unknown_variables(names: list[str]) -> dict[str, str | None]:
+    """Return the variables that look like ours and are not, each with one that may have been meant."""
+    known = [*(setting.variable for setting in SETTINGS.values()), *_OTHER_VARIABLES]
+    return {
+        name: next(iter(get_close_matches(name, known, n=1)), None)
+        for name in sorted(names)
+        if name.startswith(_PREFIX) and name not in known
+    }
