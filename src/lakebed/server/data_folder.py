@@ -121,6 +121,11 @@ class DataFolder:
             )
 
 
+def is_data_folder(path: Path) -> bool:
+    """Return whether `path` was made by `DataFolder.open`; looks only."""
+    return (path / "VERSION").is_file()
+
+
 def _make_folder(path: Path) -> None:
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
