@@ -1,0 +1,151 @@
+"""Addresses that clients write to themselves, from given out to linked. Whoever uses this has asked the caller.
+
+An address is given out with a token, tracked in the KV: it may be linked once, to the
+path it was given out for, before it expires. Repeating a link that already stands
+(same address, path and checksum) is the same success, so a lost reply is harmless.
+
+The entry is staged first and the token marked used second. A crash in between leaves
+a token that is still open for an entry that stands, which at worst keeps an object
+from the collector until the token expires; the other order would lose the upload.
+
+An entry is only ever staged under a token that is good for a grace longer: one that is
+about to expire is renewed first, by a swap. So none expires between the look at it and
+the write, however long that takes, and the collector never meets a link in between.
+"""
+
+from dataclasses import dataclass, replace
+
+from lakebed.catalog.engine import Engine
+from lakebed.env.clock import Instant, after
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
+from lakebed.format.links import decode_link, encode_link
+from lakebed.kv.port import Expect, Version
+from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS
+from lakebed.model.entries import Entry
+from lakebed.model.ids import BranchName, Path, parse_path
+from lakebed.model.links import LinkToken
+from lakebed.model.repository import Repository
+from lakebed.refs.keys import link_key
+from lakebed.refs.settle import settled_swap
+from lakebed.staging.conditions import Condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundToken:
+    """A token as it was read. `address` is relative to the namespace."""
+
+    address: str
+    token: LinkToken
+    version: Version
+
+
+class LinkTokens:
+    """The tokens of all repositories."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def give_out(
+        self, repo: Repository, name: BranchName, path: Path, *, address: str, now: Instant, upload: str = ""
+    ) -> None:
+        """Track an address. It must be here before it leaves: whoever collects garbage must know of it first."""
+        expires_at = after(now, LINK_LIFETIME_SECONDS)
+        token = LinkToken(branch=name, path=path, expires_at=expires_at, upload=upload)
+        await self._put(repo, address, token, Expect.ABSENT)
+
+    async def find(self, repo: Repository, name: BranchName, path: Path, address: str) -> FoundToken:
+        """Return the token of a full address.
+
+        Raises:
+            InvalidInputError: `LINK_REFUSED`: it was not given out for this path.
+        """
+        relative = _relative(repo, address)
+        item = await self._engine.parts.kv.get(repo.partition, link_key(relative))
+        token = decode_link(item.value) if item is not None else None
+        if item is None or token is None or (token.branch, token.path) != (name, path):
+            raise _refused(f"address {address!r} was not given out for {path!r} on {name}")
+        return FoundToken(address=relative, token=token, version=item.version)
+
+    async def redeem(
+        self,
+        repo: Repository,
+        name: BranchName,
+        found: FoundToken,
+        entry: Entry,
+        *,
+        now: Instant,
+        condition: Condition | None = None,
+    ) -> Entry:
+        """Stage the entry of an address, and mark its token used.
+
+        Raises:
+            InvalidInputError: `LINK_REFUSED`: it was linked before, and that is not what stands.
+            ConflictError: `TOO_LATE`; `VERSION_CHANGED`: somebody else is linking it in its last minutes.
+        """
+        if found.token.used_at is not None:
+            return await self._standing(repo, name, entry)
+        require_open(found, now)
+        found = await self._renewed(repo, found, now)
+        await self._engine.parts.staging.write(repo, name, [entry], condition=condition)
+        used = replace(found.token, checksum=entry.checksum, used_at=now)
+        try:
+            await self._put(repo, found.address, used, found.version)
+        except ConflictError:
+            return entry  # Somebody else linked the same object to the same path.
+        return entry
+
+    async def end(self, repo: Repository, found: FoundToken, *, now: Instant) -> None:
+        """Let a token expire now: nothing is linked to its address any more."""
+        if found.token.expires_at > now:
+            await self._put(repo, found.address, replace(found.token, expires_at=now), found.version)
+
+    async def _standing(self, repo: Repository, name: BranchName, entry: Entry) -> Entry:
+        """Return what is staged if it is exactly what is to be linked again."""
+        record = (await self._engine.parts.branches.get(repo, name)).value
+        source = await self._engine.view.source(repo, record)
+        try:
+            found = await self._engine.view.stat(repo, source, parse_path(entry.path))
+        except NotFoundError:
+            found = None
+        if found is None or (found.address, found.checksum) != (entry.address, entry.checksum):
+            raise _refused(f"address {entry.address!r} was linked before: ask for a new one")
+        return found
+
+    async def _renewed(self, repo: Repository, found: FoundToken, now: Instant) -> FoundToken:
+        enough = after(now, GRACE_SECONDS)
+        if found.token.expires_at >= enough:
+            return found
+        token = replace(found.token, expires_at=enough)
+        version = await self._put(repo, found.address, token, found.version)
+        return replace(found, token=token, version=version)
+
+    async def _put(
+        self, repo: Repository, address: str, token: LinkToken, expected: Version | Expect
+    ) -> Version:
+        parts = self._engine.parts
+        return await settled_swap(
+            parts.kv,
+            repo.partition,
+            link_key(address),
+            encode_link(token),
+            expected=expected,
+            clock=parts.clock,
+            ids=parts.ids,
+        )
+
+
+def require_open(found: FoundToken, now: Instant) -> None:
+    """Raise `ConflictError` (`TOO_LATE`) if the token has expired."""
+    if found.token.expires_at <= now:
+        raise ConflictError(ErrorKind.TOO_LATE, f"address {found.address!r} has expired: ask for a new one")
+
+
+def _relative(repo: Repository, address: str) -> str:
+    prefix = f"{repo.namespace.removesuffix('/')}/"
+    if not address.startswith(prefix):
+        raise _refused(f"address {address!r} is not in the repository's namespace: stage it instead")
+    return address.removeprefix(prefix)
+
+
+def _refused(message: str) -> InvalidInputError:
+    return InvalidInputError(ErrorKind.LINK_REFUSED, message)
