@@ -93,6 +93,8 @@ COPY_LIFETIME_SECONDS = 24 * 3600.0
 LINK_LIFETIME_SECONDS = 24 * 3600.0
 # A URL that lets anyone read or write one object: long enough to begin a transfer.
 PRESIGN_SECONDS = 15 * 60
+# Bytes that become a part of an upload by way of this server's memory, because they lie in another repository.
+COPY_PART_BYTES_MAX = 64 * MIB
 # Entries that one request stages: they are held in memory, and a JSON body ends at about as many anyway.
 STAGE_ENTRIES_MAX = 10_000
 
@@ -190,6 +192,19 @@ LOGIN_SECONDS = 7 * 24 * 3600
 # Changes of users, keys and policies that are remembered by nonce: more than can pass while one of them waits
 # to learn its outcome.
 AUTH_CHANGES_REMEMBERED = 64
+
+# How far the clock of a client of the S3 endpoint may be off: what Amazon allows.
+S3_CLOCK_SKEW_SECONDS = 900
+# Signing keys kept with a secret: presigned URLs live a week, and a client uses one region or two.
+SIGNING_KEYS_KEPT = 16
+# A piece of a body up to this size is hashed faster than it is handed to a thread.
+INLINE_HASH_BYTES_MAX = 256 * KIB
+# The line before a chunk of a body: a size and a signature.
+CHUNK_LINE_BYTES_MAX = 256
+# The most that Amazon takes in one PUT, so no chunk of one is larger.
+CHUNK_BYTES_MAX = 5 * GIB
+# What follows the last chunk: a few checksums and a signature.
+TRAILER_BYTES_MAX = 4 * KIB
 
 # A client gives up on a server that says nothing for this long; what changes HEAD of a large branch takes longer.
 CLIENT_TIMEOUT_SECONDS = 60.0

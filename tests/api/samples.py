@@ -45,6 +45,7 @@ VALUES = {
     "username": "first",
     "commit_id": "0" * 64,
     "destination": "into/",
+    "repository": "lake",
 }
 
 BODIES: dict[str, dict[str, Any]] = {

@@ -6,7 +6,9 @@ import pytest
 
 from lakebed.auth.statements import StatementDocument
 from lakebed.env.clock import Instant, SystemClock, after
+from lakebed.format.links import decode_link
 from lakebed.limits import LINK_LIFETIME_SECONDS
+from lakebed.refs.keys import link_key
 from lakebed.testing.asgi import Answer, AsgiClient
 from lakebed.testing.rest import Rest, open_rest
 
@@ -95,6 +97,29 @@ async def test_a_link_that_comes_too_late_is_refused() -> None:
         answer = await _link(rest.admin, address)
         assert answer.status == 400
         assert "expired" in answer.message
+
+
+async def test_a_link_cannot_expire_while_it_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _Later()
+    async with open_rest(clock=clock) as rest:
+        address = await _issue(rest.admin)
+        clock.ahead = LINK_LIFETIME_SECONDS - 1
+        kept: list[bool] = []
+        staging = rest.lake.engine.parts.staging
+        write = staging.write
+
+        async def slow(*args: Any, **kwargs: Any) -> None:
+            clock.ahead += 60
+            repo = await rest.lake.engine.repo("lake")
+            item = await rest.lake.kv.get(repo.partition, link_key(address.removeprefix("mem://lake/")))
+            assert item is not None
+            kept.append(decode_link(item.value).expires_at > clock.now())
+            await write(*args, **kwargs)
+
+        monkeypatch.setattr(staging, "write", slow)
+        assert (await _link(rest.admin, address)).status == 200
+        assert kept == [True]
+        assert (await _link(rest.admin, address)).status == 200, "the token is marked used as it is now"
 
 
 async def test_whoever_may_only_list_gets_no_urls(rest: Rest) -> None:

@@ -1,33 +1,20 @@
-"""Objects that clients write to, and read from, the store themselves.
-
-An address is given out with a token, tracked in the KV: it may be linked once, to the
-path it was given out for, before it expires. Repeating a link that already stands
-(same address, path and checksum) is the same success, so a lost reply is harmless.
-
-The entry is staged first and the token marked used second. A crash in between leaves
-a token that is still open for an entry that stands, which at worst keeps an object
-from the collector until the token expires; the other order would lose the upload.
-"""
+"""Objects that clients write to, and read from, the store themselves: addresses and URLs (see `link_tokens`)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from lakebed.auth.actions import Action
 from lakebed.auth.arns import object_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.env.clock import Instant, after
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
-from lakebed.format.links import decode_link, encode_link
-from lakebed.kv.port import Expect, Version
-from lakebed.limits import LINK_LIFETIME_SECONDS, METADATA_BYTES_MAX, PRESIGN_SECONDS
+from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
+from lakebed.limits import METADATA_BYTES_MAX, PRESIGN_SECONDS
 from lakebed.model.entries import Entry
-from lakebed.model.ids import BranchName, parse_branch_name, parse_path
-from lakebed.model.links import LinkToken
+from lakebed.model.ids import parse_branch_name, parse_path
 from lakebed.model.repository import Repository
 from lakebed.objects.port import ObjectStore
-from lakebed.refs.keys import link_key
-from lakebed.refs.settle import settled_swap
 from lakebed.staging.conditions import Condition
 
 
@@ -65,6 +52,7 @@ class Links:
     def __init__(self, engine: Engine, caller: Caller) -> None:
         self._engine = engine
         self._caller = caller
+        self._tokens = LinkTokens(engine)
 
     async def download(self, repo: Repository, entry: Entry) -> SignedUrl:
         """Return a URL for the bytes of an entry that `Objects.locate` or a listing has found.
@@ -85,6 +73,21 @@ class Links:
         repo = await self._engine.repo(repo_name)
         return await self._download(repo, address.removeprefix(f"{repo.namespace}/"))
 
+    async def storage_class(self, repo: Repository, entry: Entry) -> str | None:
+        """Return how the store keeps an entry that `Objects.locate` has found; None if it does not know.
+
+        Raises:
+            NotFoundError: `DATA_MISSING`.
+        """
+        store, key = await self._place(repo, entry.address)
+        # Only a listing tells; of all keys that begin like this one, this one comes first.
+        page = await anext(aiter(store.list(key, page_items_max=1)), None)
+        if page is None or page[0].key != key:
+            raise NotFoundError(
+                ErrorKind.DATA_MISSING, f"the bytes of {entry.path!r} are gone from {entry.address}"
+            )
+        return page[0].storage_class or None
+
     async def issue(self, repo_name: str, branch: str, path: str, *, presign: bool = False) -> Issued:
         """Give out an address for an object at `path`."""
         self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, path))
@@ -94,9 +97,7 @@ class Links:
         await engine.parts.branches.get(repo, name)
         now = await engine.parts.kv.now()
         address = engine.slices.next_address(now)
-        token = LinkToken(branch=name, path=parse_path(path), expires_at=after(now, LINK_LIFETIME_SECONDS))
-        # Before the address leaves: whoever collects garbage must know of it first.
-        await self._put(repo, address, token, Expect.ABSENT)
+        await self._tokens.give_out(repo, name, parse_path(path), address=address, now=now)
         signed = await self._sign("PUT", await engine.store_of(repo), address) if presign else None
         return Issued(address=f"{repo.namespace}/{address}", signed=signed)
 
@@ -123,71 +124,28 @@ class Links:
         name = await engine.writable(repo, branch, action="staging_write", force=force)
         target = parse_path(path)
         await engine.parts.branches.get(repo, name)
-        size = sum(len(key.encode()) + len(value.encode()) for key, value in linked.metadata.items())
-        if size > METADATA_BYTES_MAX:
-            raise InvalidInputError(
-                ErrorKind.TOO_LARGE, f"{size} bytes of user metadata, {METADATA_BYTES_MAX} are the most"
-            )
-        address = _relative(repo, linked.address)
+        require_small(linked.metadata)
         now = await engine.parts.kv.now()
-        item = await engine.parts.kv.get(repo.partition, link_key(address))
-        token = decode_link(item.value) if item is not None else None
-        if item is None or token is None or (token.branch, token.path) != (name, target):
-            raise _refused(f"address {linked.address!r} was not given out for {target!r} on {name}")
+        found = await self._tokens.find(repo, name, target, linked.address)
         entry = Entry(
             path=target,
-            address=address,
+            address=found.address,
             checksum=linked.checksum,
             size_bytes=linked.size_bytes,
             mtime=linked.mtime if linked.mtime is not None else now,
             content_type=linked.content_type,
             metadata=dict(linked.metadata),
         )
-        if token.used_at is not None:
-            return await self._standing(repo, name, entry)
-        if token.expires_at <= now:
-            raise ConflictError(
-                ErrorKind.TOO_LATE, f"address {linked.address!r} has expired: ask for a new one"
-            )
-        await engine.parts.staging.write(repo, name, [entry], condition=condition)
-        used = replace(token, checksum=entry.checksum, used_at=now)
-        try:
-            await self._put(repo, address, used, item.version)
-        except ConflictError:
-            return entry  # Somebody else linked the same object to the same path.
-        return entry
-
-    async def _standing(self, repo: Repository, name: BranchName, entry: Entry) -> Entry:
-        """Return what is staged if it is exactly what is to be linked again."""
-        record = (await self._engine.parts.branches.get(repo, name)).value
-        source = await self._engine.view.source(repo, record)
-        try:
-            found = await self._engine.view.stat(repo, source, parse_path(entry.path))
-        except NotFoundError:
-            found = None
-        if found is None or (found.address, found.checksum) != (entry.address, entry.checksum):
-            raise _refused(f"address {entry.address!r} was linked before: ask for a new one")
-        return found
-
-    async def _put(
-        self, repo: Repository, address: str, token: LinkToken, expected: Version | Expect
-    ) -> None:
-        parts = self._engine.parts
-        await settled_swap(
-            parts.kv,
-            repo.partition,
-            link_key(address),
-            encode_link(token),
-            expected=expected,
-            clock=parts.clock,
-            ids=parts.ids,
-        )
+        return await self._tokens.redeem(repo, name, found, entry, now=now, condition=condition)
 
     async def _download(self, repo: Repository, address: str) -> SignedUrl:
+        return await self._sign("GET", *await self._place(repo, address))
+
+    async def _place(self, repo: Repository, address: str) -> tuple[ObjectStore, str]:
         if "://" in address:
             source = await self._engine.external.resolve(address)
-            return await self._sign("GET", source.store, source.key)
-        return await self._sign("GET", await self._engine.store_of(repo), address)
+            return source.store, source.key
+        return await self._engine.store_of(repo), address
 
     async def _sign(self, method: str, store: ObjectStore, key: str) -> SignedUrl:
         if not store.capabilities.sign:
@@ -198,12 +156,10 @@ class Links:
         return SignedUrl(url=await store.sign(method, key, seconds=PRESIGN_SECONDS), expires_at=expires_at)
 
 
-def _relative(repo: Repository, address: str) -> str:
-    prefix = f"{repo.namespace.removesuffix('/')}/"
-    if not address.startswith(prefix):
-        raise _refused(f"address {address!r} is not in the repository's namespace: stage it instead")
-    return address.removeprefix(prefix)
-
-
-def _refused(message: str) -> InvalidInputError:
-    return InvalidInputError(ErrorKind.LINK_REFUSED, message)
+def require_small(metadata: Mapping[str, str]) -> None:
+    """Raise `InvalidInputError` (`TOO_LARGE`) if there is more user metadata than an entry may have."""
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
+    if size > METADATA_BYTES_MAX:
+        raise InvalidInputError(
+            ErrorKind.TOO_LARGE, f"{size} bytes of user metadata, {METADATA_BYTES_MAX} are the most"
+        )

@@ -15,17 +15,31 @@ class _LinkToken(Stored):
     used_at: Instant | None
 
 
+class _UploadToken(_LinkToken):
+    upload: str = ""
+
+
+# The second reads both; what has no upload is written by the first, as it was before there were any.
 _LINK: Final = Codec[_LinkToken]("link", 1, _LinkToken)
+_UPLOAD: Final = Codec[_UploadToken]("link", 1, _UploadToken)
 
 
 def encode_link(link: LinkToken) -> bytes:
     """Return a link token as its KV value."""
-    return _LINK.seal(_LinkToken(link.branch, link.path, link.expires_at, link.checksum, link.used_at))
+    fields = (link.branch, link.path, link.expires_at, link.checksum, link.used_at)
+    return (
+        _UPLOAD.seal(_UploadToken(*fields, link.upload)) if link.upload else _LINK.seal(_LinkToken(*fields))
+    )
 
 
 def decode_link(data: bytes) -> LinkToken:
     """Return what `encode_link` was given, or raise `CorruptError`."""
-    s = _LINK.open(data)
+    s = _UPLOAD.open(data)
     return LinkToken(
-        branch=s.branch, path=s.path, expires_at=s.expires_at, checksum=s.checksum, used_at=s.used_at
+        branch=s.branch,
+        path=s.path,
+        expires_at=s.expires_at,
+        checksum=s.checksum,
+        used_at=s.used_at,
+        upload=s.upload,
     )

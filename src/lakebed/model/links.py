@@ -15,3 +15,5 @@ class LinkToken:
     checksum: str = ""
     """Of what was linked; empty until then."""
     used_at: Instant | None = None
+    upload: str = ""
+    """The store's id of the multipart upload that writes the object; empty if it is written in one go."""

@@ -30,6 +30,10 @@ VALUES: dict[str, tuple[Any, Any]] = {
         LINK,
         LinkToken(branch="main", path="a/é", expires_at=Instant(1 << 50), checksum="abc", used_at=Instant(5)),
     ),
+    "link-upload": (
+        LINK,
+        LinkToken(branch="main", path="a/é", expires_at=Instant(1 << 50), upload="upload-1"),
+    ),
     "task-running": (
         TASK,
         Task(
@@ -94,7 +98,8 @@ def test_a_record_cut_short_anywhere_is_corrupt(name: str) -> None:
             decode(data[:end])
 
 
-@pytest.mark.parametrize("name", VALUES)
+# An open or used link leaves its last field out; a field added later comes behind that.
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - {"link-open", "link-used"}))
 def test_a_field_added_later_is_skipped(name: str) -> None:
     (encode, decode), value = VALUES[name]
     fields = msgspec.msgpack.decode(encode(value)[1:])

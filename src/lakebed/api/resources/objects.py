@@ -157,10 +157,10 @@ class MetadataUpdate(msgspec.Struct):
     set: dict[str, str]
 
 
-class UnderlyingProperties(msgspec.Struct):
-    """What the store says about the object."""
+class UnderlyingProperties(msgspec.Struct, omit_defaults=True):
+    """What the store says about the object, as far as it knows."""
 
-    storage_class: str = ""
+    storage_class: str | None = None
 
 
 @operations.add(
@@ -431,8 +431,10 @@ async def update_user_metadata(call: Call) -> Reply:
 )
 async def underlying_properties(call: Call) -> Reply:
     """Get what the store says about an object."""
-    await call.session.objects.stat(call.path["repository"], call.path["ref"], call.query(PathQuery).path)
-    return json_reply(200, UnderlyingProperties())
+    repo, entry = await call.session.objects.locate(
+        call.path["repository"], call.path["ref"], call.query(PathQuery).path
+    )
+    return json_reply(200, UnderlyingProperties(await call.session.links.storage_class(repo, entry)))
 
 
 async def _sign_all(call: Call, listed: Sequence[ObjectStats]) -> None:

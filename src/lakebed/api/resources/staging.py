@@ -19,10 +19,9 @@ from lakebed.api.resources.objects import (
 )
 from lakebed.auth.actions import Action
 from lakebed.catalog.links import Linked
-from lakebed.catalog.planned import unsupported
 from lakebed.env.clock import SECOND, Instant
 from lakebed.errors import ErrorKind, InvalidInputError
-from lakebed.limits import PARTS_MAX, STAGE_ENTRIES_MAX
+from lakebed.limits import STAGE_ENTRIES_MAX
 from lakebed.model.entries import Entry
 from lakebed.model.ids import parse_path
 
@@ -66,32 +65,6 @@ class StagedEntries(msgspec.Struct):
 
     entries: Annotated[list[StagedEntry], msgspec.Meta(max_length=STAGE_ENTRIES_MAX)]
     force: bool = False
-
-
-class PartsQuery(PathQuery):
-    """How many parts to sign at once."""
-
-    parts: Annotated[int, msgspec.Meta(ge=0, le=PARTS_MAX)] = 0
-
-
-class UploadBody(msgspec.Struct):
-    """The address of a multipart upload."""
-
-    physical_address: str = ""
-
-
-class PresignMultipartUpload(msgspec.Struct):
-    """A multipart upload that a client does itself."""
-
-    upload_id: str
-    physical_address: str
-    presigned_urls: list[str] = []
-
-
-class UploadTo(msgspec.Struct):
-    """Where a part goes."""
-
-    presigned_url: str
 
 
 @operations.add(
@@ -179,92 +152,3 @@ async def stage_objects(call: Call) -> Reply:
     ]
     await call.session.objects.stage(call.path["repository"], call.path["branch"], entries, force=body.force)
     return empty_reply(204)
-
-
-async def _no_presigned_parts(call: Call) -> Reply:
-    """Refuse: who may write learns that URLs of parts cannot be signed."""
-    await call.session.settings.may_write(
-        call.path["repository"], call.path["branch"], call.query(PathQuery).path
-    )
-    raise unsupported("presigned multipart uploads are not supported: upload the object in one request")
-
-
-_PMPU = "/repositories/{repository}/branches/{branch}/staging/pmpu"
-
-
-@operations.add(
-    "POST",
-    _PMPU,
-    "createPresignMultipartUpload",
-    query=PartsQuery,
-    replies={201: PresignMultipartUpload},
-    permissions=on_object(Action.WRITE_OBJECT),
-    tag="experimental",
-)
-async def create_upload(call: Call) -> Reply:
-    """Begin a multipart upload by presigned URLs: not supported yet."""
-    return await _no_presigned_parts(call)
-
-
-@operations.add(
-    "PUT",
-    _PMPU + "/{uploadId}",
-    "completePresignMultipartUpload",
-    query=PathQuery,
-    body=UploadBody,
-    body_required=False,
-    replies={200: ObjectStats},
-    permissions=on_object(Action.WRITE_OBJECT),
-    tag="experimental",
-)
-async def complete_upload(call: Call) -> Reply:
-    """End a multipart upload by presigned URLs: not supported yet."""
-    return await _no_presigned_parts(call)
-
-
-@operations.add(
-    "DELETE",
-    _PMPU + "/{uploadId}",
-    "abortPresignMultipartUpload",
-    query=PathQuery,
-    body=UploadBody,
-    body_required=False,
-    replies={204: None},
-    permissions=on_object(Action.WRITE_OBJECT),
-    tag="experimental",
-)
-async def abort_upload(call: Call) -> Reply:
-    """Give a multipart upload by presigned URLs up: not supported yet."""
-    return await _no_presigned_parts(call)
-
-
-@operations.add(
-    "PUT",
-    _PMPU + "/{uploadId}/parts/{partNumber}",
-    "uploadPart",
-    query=PathQuery,
-    body=UploadBody,
-    body_required=False,
-    replies={200: UploadTo},
-    permissions=on_object(Action.WRITE_OBJECT),
-    tag="experimental",
-)
-async def upload_part(call: Call) -> Reply:
-    """Get a URL for a part: not supported yet."""
-    return await _no_presigned_parts(call)
-
-
-@operations.add(
-    "PUT",
-    _PMPU + "/{uploadId}/parts/{partNumber}/copy",
-    "uploadPartCopy",
-    query=PathQuery,
-    body=UploadBody,
-    body_required=False,
-    replies={204: None},
-    permissions=on_object(Action.WRITE_OBJECT),
-    tag="experimental",
-)
-async def upload_part_copy(call: Call) -> Reply:
-    """Copy an object into a part: not supported yet."""
-    return await _no_presigned_parts(call)
