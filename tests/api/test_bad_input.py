@@ -147,6 +147,8 @@ async def test_a_bad_range_is_416(admin: AsgiClient, header: str) -> None:
     assert answer.status == 416
     head = await admin("HEAD", f"{REPO}/refs/main/objects", query="path=a", headers={"range": header})
     assert (head.status, head.body) == (416, b"")
+    for each in (answer, head):
+        assert each.headers["x-lakebed-error-kind"] == "range-not-satisfiable"
 
 
 async def test_a_range_past_the_end_tells_how_long_the_object_is(admin: AsgiClient) -> None:

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from lakebed.api.errors import STATUS, ErrorBody
-from lakebed.api.reply import Headers, Reply, json_reply
+from lakebed.api.errors import error_reply
+from lakebed.api.reply import Headers, Reply
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.objects.port import ByteRange
 
@@ -39,4 +39,4 @@ def range_error(header: str, size_bytes: int, error: InvalidInputError) -> Reply
     told: Headers = ()
     if _RANGE.fullmatch(header.strip()) is not None:
         told = ((b"content-range", b"bytes */%d" % size_bytes),)
-    return json_reply(STATUS[error.kind], ErrorBody(str(error)), headers=told)
+    return error_reply(error, headers=told)

@@ -1,11 +1,15 @@
 """Error kinds to HTTP statuses: the one table, which a test proves complete."""
 
+import traceback
 from typing import Final
 
 import msgspec
 
-from lakebed.api.reply import Reply, json_reply
+from lakebed.api.reply import Headers, Reply, json_reply
 from lakebed.errors import ErrorKind, LakebedError
+from lakebed.telemetry.log import get_logger
+
+log = get_logger(__name__)
 
 K = ErrorKind
 
@@ -95,6 +99,7 @@ STATUS: Final[dict[ErrorKind, int]] = {
     K.NEWER_VERSION: 500,
 }
 
+_BUG: Final = 500
 _RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 # Clients of other servers look at status and message only; ours raises the very kind.
 _KIND_HEADER: Final = b"x-lakebed-error-kind"
@@ -106,9 +111,31 @@ class ErrorBody(msgspec.Struct):
     message: str
 
 
-def error_reply(error: LakebedError) -> Reply:
-    """Return an error as its status and body."""
+def error_reply(error: LakebedError, *, headers: Headers = ()) -> Reply:
+    """Return an error as its status and body, with more `headers` where its status wants some."""
     status = STATUS[error.kind]
     kind = ((_KIND_HEADER, error.kind.value.encode()),)
     retry_after = _RETRY_AFTER if status in (429, 503) else ()
-    return json_reply(status, ErrorBody(str(error)), headers=(*kind, *retry_after))
+    return json_reply(status, ErrorBody(str(error)), headers=(*kind, *retry_after, *headers))
+
+
+def unexpected_reply(error: Exception, *, request_id: str) -> Reply:
+    """Log a bug of ours, and return what the client is told of it: under which id to look for it.
+
+    Where it happened is logged, and the classes of the errors; not what they say, nor
+    any variable, because there is no telling what a bug had in its hands.
+    """
+    log.error("request_failed", request_id=request_id, error=_classes(error), traceback=_frames(error))
+    return json_reply(
+        _BUG, ErrorBody(f"internal error: the server's log has more about request {request_id}")
+    )
+
+
+def _frames(error: BaseException) -> str:
+    return "".join(traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__)).format())
+
+
+def _classes(error: BaseException) -> str:
+    """Return the class of the error and of those that it came from, newest first."""
+    name, cause = type(error).__qualname__, error.__cause__ or error.__context__
+    return f"{name} from {_classes(cause)}" if cause is not None else name
