@@ -132,13 +132,17 @@ def test_objects_are_copied_described_and_deleted(run: Run, repo: Repo, tmp_path
     main.write("a/2", "two")
 
     assert run("fs", "cp", f"{repo.name}/main/a/1", f"{repo.name}/main/c").code == 0
-    assert run("fs", "cp", "-r", f"{repo.name}/main/a", f"{repo.name}/main/b", "--json").json == {"copied": 2}
+    copied = run("fs", "cp", "-r", f"{repo.name}/main/a", f"{repo.name}/main/b", "--json").json
+    assert (copied["copied"], copied["skipped"], copied["failed"]) == (2, 0, 0)
+    main.write("a/3", "three")
+    assert run("fs", "cp", "-r", f"{repo.name}/main/a", f"{repo.name}/main/b", "--json").json["skipped"] == 2
+    assert run("fs", "cp", f"{repo.name}/main/a/1", f"{repo.name}/main/d/", "--json").json["path"] == "d/1"
     assert run("fs", "stat", f"{repo.name}/main/b/2", "--json").json["size_bytes"] == 3
     assert "checksum" in run("fs", "stat", f"{repo.name}/main/c").text
     assert run("fs", "download", f"{repo.name}/main/b/2", tmp_path).code == 0
     assert (tmp_path / "2").read_text() == "two"
-    assert run("fs", "rm", "-r", f"{repo.name}/main/a", "--json").json == {"deleted": 2}
-    assert [info.path for info in main.objects()] == ["b/1", "b/2", "c"]
+    assert run("fs", "rm", "-r", f"{repo.name}/main/a", "--json").json == {"deleted": 3}
+    assert [info.path for info in main.objects()] == ["b/1", "b/2", "b/3", "c", "d/1"]
     assert run("fs", "rm", f"{repo.name}/main/a/1").code == 3
 
 
@@ -222,7 +226,7 @@ def test_users_get_keys_groups_and_policies(run: Run, tmp_path: Path) -> None:
         "policies": [f"{user}-policy"],
         "access_keys": [key["access_key_id"]],
     }
-    assert run("auth", "policy", "show", f"{user}-policy").json["statement"] == [statement]
+    assert run("auth", "policy", "show", f"{user}-policy", "--json").json["statement"] == [statement]
     assert run("auth", "group", "members", f"{user}-group", "--json").json[0]["id"] == user
     assert user in run("auth", "user", "list").text
     assert run("auth", "key", "delete", user, key["access_key_id"], "-y").code == 0

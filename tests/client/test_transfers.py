@@ -9,6 +9,7 @@ from lakebed.client.repo import Repo
 from lakebed.client.transfers import (
     Done,
     Outcome,
+    copy_folder,
     download_file,
     download_folder,
     files_below,
@@ -93,3 +94,35 @@ def test_a_download_that_fails_leaves_the_local_file_as_it_was(repo: Repo, tmp_p
 def test_a_path_that_leads_out_of_the_folder_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(InvalidInputError):
         place_below(tmp_path, path)
+
+
+@pytest.mark.server
+def test_a_folder_is_copied_once_and_what_has_changed_again(repo: Repo) -> None:
+    main = repo.branch("main")
+    for i in range(30):
+        main.write(f"a/{i:02}", f"{i}")
+    main.commit("Thirty")
+    dev = repo.branch("dev")
+    dev.create("main")
+
+    first = list(copy_folder(repo.ref("main"), "a/", dev, "b/"))
+    main.write("a/07", "changed")
+    dev.delete_object("b/11")
+    second = list(copy_folder(repo.ref("main"), "a/", dev, "b/"))
+
+    assert tally(first) == {Done.COPIED: 30}
+    assert sorted(each.path for each in second if each.done is Done.COPIED) == ["b/07", "b/11"]
+    assert dev.read("b/07") == b"changed"
+    assert dev.stat("b/11").physical_address == main.stat("a/11").physical_address
+
+
+@pytest.mark.server
+def test_a_folder_is_copied_into_itself_without_what_lies_there(repo: Repo) -> None:
+    main = repo.branch("main")
+    main.write("x", "1")
+    main.write("old/y", "2")
+
+    for _ in range(2):
+        list(copy_folder(repo.ref("main"), "", main, "old/"))
+
+    assert [info.path for info in main.objects()] == ["old/x", "old/y", "x"]

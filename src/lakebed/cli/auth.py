@@ -17,6 +17,7 @@ from lakebed.cli.output import (
     print_json_list,
     print_table,
     say,
+    say_done,
 )
 from lakebed.client.auth import Holder
 from lakebed.client.client import Client
@@ -100,12 +101,12 @@ def show_user(user: UserArgument, *, json: JsonOption = False) -> None:
 
 
 @user_app.command("delete")
-def delete_user(user: UserArgument, *, yes: YesOption = False) -> None:
+def delete_user(user: UserArgument, *, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete a user and all their access keys."""
     confirm(f"Delete user {user} and all their access keys?", yes=yes)
     with Client() as client:
         client.auth.delete_user(user)
-    say("deleted {}", user)
+    say_done("deleted {}", user, json=json, deleted=user)
 
 
 @group_app.command("list")
@@ -145,28 +146,28 @@ def members(group: GroupArgument, *, json: JsonOption = False) -> None:
 
 
 @group_app.command("add")
-def add_member(group: GroupArgument, user: UserArgument) -> None:
+def add_member(group: GroupArgument, user: UserArgument, *, json: JsonOption = False) -> None:
     """Put a user into a group."""
     with Client() as client:
         client.auth.add_member(group, user)
-    say("{} is in {}", user, group)
+    say_done("{} is in {}", user, group, json=json, user=user, group=group, member=True)
 
 
 @group_app.command("remove")
-def remove_member(group: GroupArgument, user: UserArgument) -> None:
+def remove_member(group: GroupArgument, user: UserArgument, *, json: JsonOption = False) -> None:
     """Take a user out of a group."""
     with Client() as client:
         client.auth.remove_member(group, user)
-    say("{} is no longer in {}", user, group)
+    say_done("{} is no longer in {}", user, group, json=json, user=user, group=group, member=False)
 
 
 @group_app.command("delete")
-def delete_group(group: GroupArgument, *, yes: YesOption = False) -> None:
+def delete_group(group: GroupArgument, *, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete a group. Its members stay."""
     confirm(f"Delete group {group}?", yes=yes)
     with Client() as client:
         client.auth.delete_group(group)
-    say("deleted {}", group)
+    say_done("deleted {}", group, json=json, deleted=group)
 
 
 @policy_app.command("list")
@@ -182,10 +183,15 @@ def list_policies(*, json: JsonOption = False) -> None:
 
 
 @policy_app.command("show")
-def show_policy(policy: PolicyArgument) -> None:
-    """Show a policy, as the JSON that `create` takes."""
+def show_policy(policy: PolicyArgument, *, json: JsonOption = False) -> None:
+    """Show a policy; with --json, as `create` takes it."""
     with Client() as client:
-        print_json(client.auth.policy(policy))
+        found = client.auth.policy(policy)
+    if json:
+        print_json(found)
+        return
+    rows = ((each.effect, ", ".join(each.action), each.resource) for each in found.statement)
+    print_table(("effect", "action", "resource"), rows, empty="It says nothing.")
 
 
 @policy_app.command("create")
@@ -205,28 +211,34 @@ def create_policy(
 
 
 @policy_app.command("delete")
-def delete_policy(policy: PolicyArgument, *, yes: YesOption = False) -> None:
+def delete_policy(policy: PolicyArgument, *, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete a policy. Whoever it counted for loses what it allowed."""
     confirm(f"Delete policy {policy}?", yes=yes)
     with Client() as client:
         client.auth.delete_policy(policy)
-    say("deleted {}", policy)
+    say_done("deleted {}", policy, json=json, deleted=policy)
 
 
 @policy_app.command("attach")
-def attach(policy: PolicyArgument, kind: KindArgument, name: HolderArgument) -> None:
+def attach(
+    policy: PolicyArgument, kind: KindArgument, name: HolderArgument, *, json: JsonOption = False
+) -> None:
     """Let a policy count for a user, or for the members of a group."""
     with Client() as client:
         client.auth.attach(_HOLDERS[kind], name, policy)
-    say("{} counts for {}", policy, name)
+    say_done("{} counts for {}", policy, name, json=json, policy=policy, holder=name, attached=True)
 
 
 @policy_app.command("detach")
-def detach(policy: PolicyArgument, kind: KindArgument, name: HolderArgument) -> None:
+def detach(
+    policy: PolicyArgument, kind: KindArgument, name: HolderArgument, *, json: JsonOption = False
+) -> None:
     """Let a policy no longer count for a user or a group."""
     with Client() as client:
         client.auth.detach(_HOLDERS[kind], name, policy)
-    say("{} no longer counts for {}", policy, name)
+    say_done(
+        "{} no longer counts for {}", policy, name, json=json, policy=policy, holder=name, attached=False
+    )
 
 
 @key_app.command("list")
@@ -259,12 +271,13 @@ def delete_key(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Its id.", show_default=False)],
     *,
     yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Revoke an access key: the next request with it is refused."""
     confirm(f"Revoke {key} of {user}?", yes=yes)
     with Client() as client:
         client.auth.delete_key(user, key)
-    say("revoked {}", key)
+    say_done("revoked {}", key, json=json, deleted=key)
 
 
 class _PolicyFile(msgspec.Struct):

@@ -14,6 +14,7 @@ from lakebed.cli.output import (
     print_json_list,
     print_table,
     say,
+    say_done,
     short,
 )
 from lakebed.client.branch import Branch
@@ -84,13 +85,13 @@ def show(branch: BranchArgument, *, json: JsonOption = False) -> None:
 
 
 @app.command()
-def delete(branch: BranchArgument, *, yes: YesOption = False) -> None:
+def delete(branch: BranchArgument, *, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete a branch, and what is uncommitted on it."""
     with Client() as client:
         handle = branch_of(client, branch)
         confirm(f"Delete branch {handle.name} and what is uncommitted on it?", yes=yes)
         handle.delete()
-    say("deleted {}", handle.name)
+    say_done("deleted {}", handle.name, json=json, deleted=handle.name)
 
 
 @app.command()
@@ -100,6 +101,7 @@ def reset(
     path: Annotated[str | None, typer.Option(help="Only this object.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Only what begins with this.")] = None,
     yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Throw away what is uncommitted."""
     if path is not None and prefix is not None:
@@ -108,16 +110,25 @@ def reset(
         handle = branch_of(client, branch)
         confirm(f"Throw away what is uncommitted on {handle.name}?", yes=yes)
         handle.reset(path=path, prefix=prefix)
-    say("reset {}", handle.name)
+    say_done("reset {}", handle.name, json=json, reset=handle.name)
 
 
 @app.command()
-def revert(branch: BranchArgument, commit: CommitArgument, *, parent: ParentOption = 0) -> None:
+def revert(
+    branch: BranchArgument, commit: CommitArgument, *, parent: ParentOption = 0, json: JsonOption = False
+) -> None:
     """Undo a commit by a new one."""
     with Client() as client:
         handle = branch_of(client, branch)
         handle.revert(commit, parent_number=parent)
-        say("reverted {} on {}, commit {}", commit, handle.name, short(handle.info().commit_id))
+        made = handle.info()
+    say_done(
+        "reverted {} on {}, commit {}",
+        *(commit, handle.name, short(made.commit_id)),
+        json=json,
+        id=made.id,
+        commit_id=made.commit_id,
+    )
 
 
 @app.command("cherry-pick")

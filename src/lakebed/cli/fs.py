@@ -19,11 +19,17 @@ from lakebed.cli.output import (
     say,
     size,
 )
-from lakebed.cli.progress import Tally, conclude, tally_of, transfer_bar
+from lakebed.cli.progress import Tally, conclude, count_bar, tally_of, transfer_bar
 from lakebed.client.client import Client
 from lakebed.client.ref import Ref
 from lakebed.client.replies import ObjectInfo
-from lakebed.client.transfers import download_file, download_folder, files_below, upload_folder
+from lakebed.client.transfers import (
+    copy_folder,
+    download_file,
+    download_folder,
+    files_below,
+    upload_folder,
+)
 from lakebed.client.uploads import UploadOptions
 from lakebed.client.uri import Uri, parse_object
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
@@ -161,7 +167,7 @@ def download(
 def cp(
     source: PathArgument, to: PathArgument, *, recursive: RecursiveOption = False, json: JsonOption = False
 ) -> None:
-    """Copy objects within a repository. No bytes move."""
+    """Copy an object, or with -r a folder, within a repository. No bytes move; what is there already is left."""
     here, there = (
         parse_object(source, path_required=not recursive),
         parse_object(to, path_required=not recursive),
@@ -170,27 +176,24 @@ def cp(
         raise InvalidInputError(
             ErrorKind.UNSUPPORTED, "copies stay within a repository: download, then upload to the other one"
         )
+    if recursive:
+        conclude(_copy_folder(here, there), verb="copied", json=json)
+        return
     with Client() as client:
-        branch = client.repo(there.repo).branch(there.ref)
-        if not recursive:
-            info = branch.copy(here.path, there.path, source_ref=here.ref)
-            print_json(info) if json else say("copied to {}", str(there))
-            return
-        old, new, count = _folder(here.path), _folder(there.path), 0
-        for each in list(client.repo(here.repo).ref(here.ref).objects(old)):
-            branch.copy(each.path, new + each.path.removeprefix(old), source_ref=here.ref)
-            count += 1
-    print_json({"copied": count}) if json else say("copied {} objects to {}", count, str(there))
+        path = there.path + here.path.rpartition("/")[2] if there.path.endswith("/") else there.path
+        info = client.repo(there.repo).branch(there.ref).copy(here.path, path, source_ref=here.ref)
+    print_json(info) if json else say("copied to {}", str(Uri(there.repo, there.ref, info.path)))
 
 
 @app.command()
 def rm(path: PathArgument, *, recursive: RecursiveOption = False, json: JsonOption = False) -> None:
     """Delete an object, or with -r a folder. Until it is committed, `lakebed branch reset` brings it back."""
     uri = parse_object(path, path_required=not recursive)
-    with Client() as client:
+    with Client() as client, count_bar() as bar:
         branch = client.repo(uri.repo).branch(uri.ref)
         if recursive:
-            count = branch.delete_objects(each.path for each in branch.objects(_folder(uri.path)))
+            paths = (each.path for each in branch.objects(_folder(uri.path)))
+            count = branch.delete_objects(bar.track(paths, description="deleting"))
         else:
             branch.stat(uri.path)
             branch.delete_object(uri.path)
@@ -208,6 +211,15 @@ def _upload_folder(source: Path, uri: Uri) -> Tally:
             source, branch, _folder(uri.path), on_bytes=lambda count: bar.advance(task, count)
         )
         return tally_of(outcomes, bar)
+
+
+def _copy_folder(here: Uri, there: Uri) -> Tally:
+    with Client() as client, count_bar() as bar:
+        repo = client.repo(here.repo)
+        outcomes = copy_folder(
+            repo.ref(here.ref), _folder(here.path), repo.branch(there.ref), _folder(there.path)
+        )
+        return tally_of(bar.track(outcomes, description="copying"), bar)
 
 
 def _download_folder(uri: Uri, to: Path) -> Tally:

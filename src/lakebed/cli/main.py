@@ -8,6 +8,7 @@ engine to load.
 """
 
 import sys
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Annotated, Any, Final, cast
 
@@ -28,6 +29,8 @@ _PANELS: Final = {
     "Server": ("run", "setup", "demo", "compactor", "verify", "diagnostics", "gc", "kv"),
 }
 _OTHERS: Final = "More"
+# What a person who knows another tool types first.
+_ELSEWHERE: Final = {name: f"fs {name}" for name in ("ls", "cat", "stat", "upload", "download", "cp", "rm")}
 _ORDER: Final = {name: (panel, i) for panel, names in _PANELS.items() for i, name in enumerate(names)}
 
 
@@ -49,6 +52,14 @@ class _Commands(TyperGroup):
             command.rich_help_panel = _ORDER.get(cmd_name, (_OTHERS, 0))[0]
             return command
         return None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, or say which one may have been meant: Typer knows only those that are imported."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            meant = _ELSEWHERE.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
+            ctx.fail(f"No such command '{name}'." + (f" Did you mean '{meant}'?" if meant else ""))
+        return super().resolve_command(ctx, args)
 
 
 def _load(entry: EntryPoint) -> Any:

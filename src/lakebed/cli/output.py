@@ -32,6 +32,14 @@ def say(text: str, *parts: Any) -> None:
     console().print(line, soft_wrap=True)
 
 
+def say_done(text: str, *parts: Any, json: bool, **fields: Any) -> None:
+    """Print what was done: a sentence whose braces the parts fill, or with `json` the fields."""
+    if json:
+        print_json(fields)
+    else:
+        say(text, *parts)
+
+
 def print_json(value: Any) -> None:
     """Print one value."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     TextColumn,
     TimeRemainingColumn,
@@ -28,6 +29,18 @@ def transfer_bar() -> Progress:
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+
+
+def count_bar() -> Progress:
+    """Return a bar that counts objects, of whose bytes none move; where nobody watches, it shows nothing."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
         console=Console(stderr=True),
         disable=not sys.stderr.isatty(),
         transient=True,

@@ -16,6 +16,7 @@ from lakebed.cli.output import (
     print_json_list,
     print_table,
     say,
+    say_done,
 )
 from lakebed.client.client import Client
 from lakebed.client.uri import parse_repo
@@ -96,10 +97,11 @@ def delete(
     *,
     force: Annotated[bool, typer.Option(help="Delete a read-only one too.")] = False,
     yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Delete a repository, its branches, tags and history. Objects stay in storage."""
     name = parse_repo(repo)
     confirm(f"Delete repository {name} and its history?", yes=yes)
     with Client() as client:
         client.repo(name).delete(force=force)
-    say("deleted {}", name)
+    say_done("deleted {}", name, json=json, deleted=name)

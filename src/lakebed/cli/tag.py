@@ -14,6 +14,7 @@ from lakebed.cli.output import (
     print_json_list,
     print_table,
     say,
+    say_done,
     short,
 )
 from lakebed.client.client import Client
@@ -70,10 +71,10 @@ def show(tag: TagArgument, *, json: JsonOption = False) -> None:
 
 
 @app.command()
-def delete(tag: TagArgument, *, yes: YesOption = False) -> None:
+def delete(tag: TagArgument, *, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete a tag. Its commit stays."""
     with Client() as client:
         handle = _tag(client, tag)
         confirm(f"Delete tag {handle.name}?", yes=yes)
         handle.delete()
-    say("deleted {}", handle.name)
+    say_done("deleted {}", handle.name, json=json, deleted=handle.name)

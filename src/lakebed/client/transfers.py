@@ -1,6 +1,6 @@
-"""Whole folders to a branch and back, several files at a time.
+"""Whole folders to a branch, back, and from one ref to another, several files at a time.
 
-Both directions can be repeated after whatever stopped them: a file that is already
+All of them can be repeated after whatever stopped them: a file that is already
 there with the same size and checksum is not sent again. A download appears under its
 name only when it is complete and its checksum is right.
 
@@ -85,6 +85,25 @@ def download_folder(
     return _each(ref.objects(prefix), download, lambda info: info.path)
 
 
+def copy_folder(ref: Ref, prefix: str, branch: Branch, to: str) -> Iterator[Outcome]:
+    """Copy the objects whose paths begin with `prefix` to paths of `branch` that begin with `to`; moves no bytes.
+
+    A folder that is copied into itself is copied without what lies at its destination.
+    """
+    into_itself = ref.name == branch.name and to.startswith(prefix)
+
+    def copy(pair: tuple[ObjectInfo, ObjectInfo | None]) -> Outcome:
+        info, there = pair
+        path = to + info.path.removeprefix(prefix)
+        if there is not None and _is_copy(there, info):
+            return Outcome(path, Done.SKIPPED, info.size_bytes)
+        branch.copy(info.path, path, source_ref=ref)
+        return Outcome(path, Done.COPIED, info.size_bytes)
+
+    found = (info for info in ref.objects(prefix) if not (into_itself and info.path.startswith(to)))
+    return _each(_beside(found, prefix, branch.objects(to), to), copy, lambda pair: pair[0].path)
+
+
 def download_file(ref: Ref, info: ObjectInfo, file: Path, *, on_bytes: OnBytes = lambda _count: None) -> None:
     """Download one object; `file` is as it was unless all of it arrived.
 
@@ -138,6 +157,29 @@ def place_below(folder: Path, path: str) -> Path:
     if not parts or path.startswith("/") or path.endswith("/") or ".." in parts or "\x00" in path:
         raise InvalidInputError(ErrorKind.INVALID_PATH, f"{path!r} is no path for a file below {folder}")
     return folder.joinpath(*parts)
+
+
+def _is_copy(one: ObjectInfo, other: ObjectInfo) -> bool:
+    """Return whether two objects are the same content to a user."""
+    return (one.checksum, one.size_bytes, one.content_type, one.metadata or {}) == (
+        other.checksum,
+        other.size_bytes,
+        other.content_type,
+        other.metadata or {},
+    )
+
+
+def _beside(
+    sources: Iterable[ObjectInfo], prefix: str, targets: Iterable[ObjectInfo], to: str
+) -> Iterator[tuple[ObjectInfo, ObjectInfo | None]]:
+    """Yield each source with what lies at its destination. Both come in the order of their paths, so neither is held."""
+    waiting = iter(targets)
+    target = next(waiting, None)
+    for source in sources:
+        path = to + source.path.removeprefix(prefix)
+        while target is not None and target.path < path:
+            target = next(waiting, None)
+        yield source, target if target is not None and target.path == path else None
 
 
 def _each(items: Iterable[T], work: Callable[[T], Outcome], name: Callable[[T], str]) -> Iterator[Outcome]:

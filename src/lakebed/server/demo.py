@@ -46,7 +46,11 @@ def demo(context: typer.Context, data: DataOption = _DATA) -> None:
 
 
 @app.command()
-def ls(context: typer.Context, ref: RefArgument = "main", prefix: str = "") -> None:
+def ls(
+    context: typer.Context,
+    ref: RefArgument = "main",
+    prefix: Annotated[str, typer.Option(help="Only paths that begin with this.")] = "",
+) -> None:
     """List the objects of a ref."""
 
     async def listed(catalog: Session) -> None:
@@ -87,7 +91,9 @@ def branch(context: typer.Context, name: str, source: RefArgument = "main") -> N
 
 @app.command()
 def commit(
-    context: typer.Context, branch: str, message: Annotated[str, typer.Option("--message", "-m")]
+    context: typer.Context,
+    branch: str,
+    message: Annotated[str, typer.Option("--message", "-m", help="What was done, and why.")],
 ) -> None:
     """Commit what is staged on a branch."""
     made = _run(context.obj, lambda catalog: catalog.commits.commit(REPO, branch, commit_request(message)))
