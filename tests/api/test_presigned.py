@@ -5,6 +5,7 @@ import urllib.request
 import lakefs
 import lakefs_sdk
 import pytest
+from lakefs_spec import LakeFSFileSystem
 
 from lakebed.testing.server_process import ServerProcess
 from tests.api.clients import low_level
@@ -27,6 +28,20 @@ def test_an_object_goes_up_and_down_without_passing_the_server(on_s3: lakefs.Bra
         assert answer.read() == b"content"
     with on_s3.object("direct").reader(mode="rb", pre_sign=True) as reader:
         assert reader.read() == b"content"
+
+
+def test_fsspec_signs_where_the_server_says_so(s3_backed: ServerProcess, on_s3: lakefs.Branch) -> None:
+    fs = LakeFSFileSystem(
+        host=s3_backed.endpoint,
+        username=s3_backed.access_key,
+        password=s3_backed.secret_key,
+        skip_instance_cache=True,
+        use_listings_cache=False,
+    )
+    fs.pipe_file("lake/main/fsspec/a", b"content")
+    assert fs.cat_file("lake/main/fsspec/a") == b"content"
+    assert on_s3.object("fsspec/a").stat().size_bytes == 7
+    assert fs.find("lake/main/fsspec") == ["lake/main/fsspec/a"]
 
 
 def test_a_listing_has_urls_too(s3_backed: ServerProcess, on_s3: lakefs.Branch) -> None:
