@@ -12,6 +12,10 @@ into the memory was read, entirely, at the generation it is filed under.
 
 A credential that fails is never remembered, and always fails in the same words. An
 unknown access key takes the same steps as a wrong secret.
+
+A signature proves that somebody knows a secret without sending it, so the secrets of
+access keys that sign are remembered too, in the clear, under the same rule, and nowhere
+else.
 """
 
 import binascii
@@ -27,6 +31,7 @@ from lakebed.auth.keyring import Keyring
 from lakebed.auth.keys import AUTH_PARTITION, GENERATION_KEY
 from lakebed.auth.lookup import effective_policies, find_access_key, find_user
 from lakebed.auth.records import NEVER, AuthRecords, View
+from lakebed.auth.secret import Secret, Signer
 from lakebed.auth.tokens import Session, Tokens
 from lakebed.env.clock import Clock, Instant
 from lakebed.env.ids import IdSource
@@ -54,6 +59,7 @@ class Authenticator:
         self._keyed = hashlib.blake2b(digest_size=32, key=random_bytes(ids, 64))
         self._decoy = encode_access_key(_new_decoy(keyring, ids))
         self._known: dict[bytes, _Known] = {}
+        self._signers: dict[str, Signer] = {}
         self._generation = NEVER
         self._checked_at = -math.inf
         self._own_changes = records.own_changes
@@ -120,6 +126,16 @@ class Authenticator:
         account = await self._learn_basic(self._digest(presented), access_key, secret)
         return self._tokens.issue(account.user, AccessKeyId(access_key))
 
+    async def signer_for(self, access_key: str) -> Signer | None:
+        """Return the owner of an access key and its secret; None if nobody has such a key.
+
+        Nothing is proven yet: that is for the signature to do.
+        """
+        if self._embedded or self._must_recheck():
+            await self._recheck()
+        known = self._signers.get(access_key)
+        return known if known is not None else await self._learn_signer(access_key)
+
     async def _recall(self, digest: bytes) -> Caller | None:
         if self._embedded or self._must_recheck():
             await self._recheck()
@@ -145,6 +161,7 @@ class Authenticator:
         if generation > self._generation:
             self._generation = generation
             self._known.clear()
+            self._signers.clear()
 
     async def _learn_basic(self, digest: bytes, access_key: str, secret: str) -> "_Account":
         key_id = AccessKeyId(access_key) if is_auth_id(access_key) else _NOBODYS_KEY
@@ -164,6 +181,25 @@ class Authenticator:
             raise unauthenticated()
         self._remember(digest, account.caller, generation, expires_at=None)
         return account
+
+    async def _learn_signer(self, access_key: str) -> Signer | None:
+        if not is_auth_id(access_key):
+            return None
+
+        async def work(view: View) -> Signer | None:
+            key = await find_access_key(view, AccessKeyId(access_key))
+            user = await find_user(view, key.user) if key is not None else None
+            if key is None or user is None or key.id not in user.keys:
+                return None
+            return Signer((await _account(view, user)).caller, Secret(self._keyring.reveal(key)))
+
+        signer, generation = await self._records.read(work)
+        self._observe(generation)
+        if signer is not None and generation == self._generation:
+            if len(self._signers) >= AUTH_CACHE_ITEMS:
+                self._signers.pop(next(iter(self._signers)))
+            self._signers[access_key] = signer
+        return signer
 
     async def _learn_bearer(self, digest: bytes, token: str) -> Caller:
         claims = self._tokens.read(token)

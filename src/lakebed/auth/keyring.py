@@ -52,15 +52,21 @@ class Keyring:
 
     def opens(self, key: AccessKey, secret: str) -> bool:
         """Return whether `secret` is that of `key`."""
+        return hmac.compare_digest(self._unseal(key), secret.encode("utf-8", "surrogatepass"))
+
+    def reveal(self, key: AccessKey) -> str:
+        """Return the secret of `key`, to check what was signed with it."""
+        return self._unseal(key).decode()
+
+    def _unseal(self, key: AccessKey) -> bytes:
         nonce, sealed = key.sealed_secret[:_NONCE_BYTES], key.sealed_secret[_NONCE_BYTES:]
         try:
-            expected = self._secrets.decrypt(nonce, sealed, _context(key.id, key.incarnation))
+            return self._secrets.decrypt(nonce, sealed, _context(key.id, key.incarnation))
         except (InvalidTag, ValueError) as error:
             raise CorruptError(
                 ErrorKind.UNREADABLE,
                 "the secret of an access key does not open: is this the key the installation was set up with?",
             ) from error
-        return hmac.compare_digest(expected, secret.encode("utf-8", "surrogatepass"))
 
 
 def _derive(key: bytes, purpose: str, size: int) -> bytes:

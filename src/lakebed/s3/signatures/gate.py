@@ -1,0 +1,69 @@
+"""`Gate`: the one way into the S3 endpoint.
+
+A request is let in if somebody's secret signed it, the signature covers it, and it is
+neither too old nor too early. What is let in comes with the caller, whom the catalog asks
+about permissions, and with what was signed about the body, which is checked as the body
+is read (`body.plan_body`).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakebed.auth.caller import Caller
+from lakebed.auth.secret import Signer
+from lakebed.env.clock import Clock
+from lakebed.s3.errors import Code, S3Error
+from lakebed.s3.request import Request
+from lakebed.s3.signatures.scheme import SignedV4, find_signature
+from lakebed.s3.signatures.v2 import verify_v2
+from lakebed.s3.signatures.v4 import verify_v4
+from lakebed.s3.signatures.verified import Verified
+
+
+class Signers(Protocol):
+    """Who knows the secrets: the authenticator."""
+
+    async def signer_for(self, access_key: str) -> Signer | None:
+        """Return the owner of an access key and its secret; None if nobody has such a key."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Who a request comes from, and what they signed about its body."""
+
+    caller: Caller
+    verified: Verified
+
+
+class Gate:
+    """Lets in what is signed well."""
+
+    def __init__(self, signers: Signers, clock: Clock, *, region: str | None = None) -> None:
+        """With `region`, only signatures for that region count."""
+        self._signers = signers
+        self._clock = clock
+        self._region = region
+
+    async def admit(self, request: Request, *, virtual_bucket: str | None = None) -> Admitted:
+        """Return who `request` comes from. `virtual_bucket` is the bucket that the host names.
+
+        Raises:
+            S3Error: the request is not signed, or not well.
+        """
+        signed = find_signature(request)
+        if signed is None:
+            raise S3Error(Code.ACCESS_DENIED, "Access Denied")
+        signer = await self._signers.signer_for(signed.access_key)
+        if signer is None:
+            raise S3Error(
+                Code.INVALID_ACCESS_KEY_ID,
+                "The AWS Access Key Id you provided does not exist in our records.",
+                AWSAccessKeyId=signed.access_key,
+            )
+        now = self._clock.now()
+        if isinstance(signed, SignedV4):
+            verified = verify_v4(request, signed, signer.secret, now=now, region=self._region)
+        else:
+            verified = verify_v2(request, signed, signer.secret, now=now, virtual_bucket=virtual_bucket)
+        return Admitted(signer.caller, verified)
