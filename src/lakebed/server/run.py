@@ -59,14 +59,14 @@ def run(
     flags = {"listen": listen, "data": data, "workers": workers, "tls.cert": tls_cert, "tls.key": tls_key}
     variables = environment()
     loaded = load_config(flags=flags, environment=variables, file=config)
-    configure(level=loaded.log_level, json=loaded.log_json)
-    for name, meant in unknown_variables(list(variables)).items():
-        log.warning("unknown_variable", name=name, did_you_mean=meant)
     if quickstart:
         require_loopback(loaded)
     if loaded.tls is not None:
         loaded.tls.check()
     _require_free(loaded)
+    configure(level=loaded.log_level, json=loaded.log_json)
+    for name, meant in unknown_variables(list(variables)).items():
+        log.warning("unknown_variable", name=name, did_you_mean=meant)
     folder = DataFolder.open(loaded.data)
     try:
         asyncio.run(_first_start(loaded, folder, quickstart=quickstart, sample=sample))

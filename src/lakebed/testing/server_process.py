@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from lakebed.server.tls import Tls
 
 ACCESS_KEY = "AKIAIOSFOLQUICKSTART"
 SECRET_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -44,14 +47,19 @@ class ServerProcess:
 
 @contextmanager
 def running_server(
-    folder: Path, *, workers: int = 1, environment: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    workers: int = 1,
+    environment: Mapping[str, str] | None = None,
+    tls: Tls | None = None,
 ) -> Iterator[ServerProcess]:
-    """Start a server on an empty folder, wait until it answers, and end it afterwards."""
+    """Start a server on an empty folder, or on what another left there; wait until it answers, and end it afterwards."""
     imports = folder / "imports"
-    imports.mkdir(parents=True)
+    imports.mkdir(parents=True, exist_ok=True)
     port = _free_port()
-    endpoint = f"http://127.0.0.1:{port}"
-    with (folder / "server.log").open("wb") as log:
+    endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    trusted = ssl.create_default_context(cafile=tls.cert) if tls else None
+    with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [
                 str(Path(sys.executable).parent / "lakebed"),
@@ -60,6 +68,7 @@ def running_server(
                 *("--data", str(folder / "data")),
                 *("--listen", f"127.0.0.1:{port}"),
                 *("--workers", str(workers)),
+                *(("--tls-cert", str(tls.cert), "--tls-key", str(tls.key)) if tls else ()),
             ],
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -70,7 +79,7 @@ def running_server(
             },
         )
         try:
-            _await_health(endpoint, process, folder / "server.log")
+            _await_health(endpoint, process, folder / "server.log", trusted)
             yield ServerProcess(endpoint, folder, imports, process)
         finally:
             process.send_signal(signal.SIGTERM)
@@ -88,13 +97,15 @@ def _free_port() -> int:
         return port
 
 
-def _await_health(endpoint: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _await_health(
+    endpoint: str, process: "subprocess.Popen[bytes]", log: Path, trusted: ssl.SSLContext | None
+) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break
         try:
-            with urllib.request.urlopen(f"{endpoint}/_health", timeout=5):
+            with urllib.request.urlopen(f"{endpoint}/_health", timeout=5, context=trusted):
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.05)

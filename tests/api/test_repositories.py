@@ -1,0 +1,75 @@
+"""Repositories over REST: what `sample_data` makes."""
+
+from typing import Any
+
+import pytest
+
+from lakebed.auth.statements import StatementDocument
+from lakebed.testing.asgi import AsgiClient
+from lakebed.testing.rest import Rest
+
+
+async def create(client: AsgiClient, **fields: Any) -> int:
+    body = {"name": "fresh", "storage_namespace": "mem://fresh", **fields}
+    return (await client("POST", "/repositories", json=body)).status
+
+
+async def paths(client: AsgiClient, ref: str) -> list[str]:
+    answer = await client("GET", f"/repositories/fresh/refs/{ref}/objects/ls")
+    return [each["path"] for each in answer.json()["results"]]
+
+
+async def test_sample_data_fills_a_new_repository_with_a_history_and_protects_its_branch(
+    admin: AsgiClient,
+) -> None:
+    assert await create(admin, sample_data=True) == 201
+    assert await paths(admin, "main") == [
+        "README.md",
+        "sales/day=2026-01-01/part-0.csv",
+        "sales/day=2026-01-02/part-0.csv",
+        "sales/day=2026-01-03/part-0.csv",
+    ]
+    assert await paths(admin, "v1") == await paths(admin, "main")
+    log = (await admin("GET", "/repositories/fresh/refs/main/commits")).json()["results"]
+    assert "admin" in {commit["committer"] for commit in log}
+    upload = await admin("POST", "/repositories/fresh/branches/main/objects", query={"path": "x"}, body=b"x")
+    assert upload.status == 403
+    side = "/repositories/fresh/branches/fix-prices/objects"
+    assert (await admin("POST", side, query={"path": "x"}, body=b"x")).status == 201
+
+
+async def test_a_repository_is_empty_unless_sample_data_is_asked_for(admin: AsgiClient) -> None:
+    assert await create(admin) == 201
+    assert await paths(admin, "main") == []
+
+
+@pytest.mark.parametrize("fields", [{"default_branch": "fix-prices"}, {"default_branch": "v1"}])
+async def test_any_first_branch_can_be_filled(admin: AsgiClient, fields: dict[str, Any]) -> None:
+    assert await create(admin, sample_data=True, **fields) == 201
+    assert len(await paths(admin, fields["default_branch"])) == 4
+
+
+async def test_a_read_only_repository_can_be_filled_once_and_not_changed(admin: AsgiClient) -> None:
+    assert await create(admin, sample_data=True, read_only=True) == 201
+    assert len(await paths(admin, "main")) == 4
+    side = "/repositories/fresh/branches/fix-prices/objects"
+    assert (await admin("POST", side, query={"path": "x"}, body=b"x")).status == 403
+
+
+async def test_a_bare_repository_stays_bare(admin: AsgiClient) -> None:
+    body = {"name": "fresh", "storage_namespace": "mem://fresh", "sample_data": True}
+    assert (await admin("POST", "/repositories", query={"bare": "true"}, json=body)).status == 201
+    assert (await admin("GET", "/repositories/fresh/branches")).json()["results"] == []
+
+
+async def test_whoever_may_create_a_repository_needs_no_more_for_its_sample(rest: Rest) -> None:
+    actions = ["fs:CreateRepository", "fs:AttachStorageNamespace"]
+    await rest.auth.policies.create(
+        "Create", [StatementDocument(effect="allow", action=actions, resource="*")]
+    )
+    client = await rest.user("maker")
+    await rest.auth.attachments.attach_to_user("maker", "Create")
+    assert await create(client, sample_data=True) == 201
+    assert len(await paths(rest.admin, "main")) == 4
+    viewer = await rest.user("viewer", "Viewers")
+    assert await create(viewer, name="other", sample_data=True) == 401

@@ -1,0 +1,48 @@
+"""Requests to a server process, each on a connection of its own."""
+
+import http.client
+import ssl
+from base64 import b64encode
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from lakebed.testing.server_process import ServerProcess
+
+Answer = tuple[int, Any]
+
+
+class Http:
+    """The quickstart's user."""
+
+    def __init__(self, server: ServerProcess, *, trusted: ssl.SSLContext | None = None) -> None:
+        self.host = urlsplit(server.endpoint).netloc
+        key = f"{server.access_key}:{server.secret_key}".encode()
+        self.authorization = "Basic " + b64encode(key).decode()
+        self._trusted = trusted
+
+    def __call__(
+        self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None
+    ) -> Answer:
+        """Return the status and the decoded body."""
+        status, data, _ = self.whole(method, f"/api/v1{path}", query=query, body=body)
+        return status, msgspec.json.decode(data) if data.startswith((b"{", b"[")) else data
+
+    def whole(
+        self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Return status, body and headers of any route."""
+        connection = (
+            http.client.HTTPSConnection(self.host, timeout=30, context=self._trusted)
+            if self._trusted
+            else http.client.HTTPConnection(self.host, timeout=30)
+        )
+        data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
+        url = path + (f"?{urlencode(query)}" if query else "")
+        try:
+            connection.request(method, url, data, {"Authorization": self.authorization})
+            answer = connection.getresponse()
+            return answer.status, answer.read(), dict(answer.getheaders())
+        finally:
+            connection.close()
