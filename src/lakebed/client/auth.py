@@ -28,6 +28,10 @@ class Auth:
         """Create a user, who can do nothing before being given a policy or a group."""
         return decode(self._transport.post("auth", "users", body={"id": user}), UserInfo)
 
+    def user(self, user: str) -> UserInfo:
+        """Return a user."""
+        return self._transport.get(UserInfo, "auth", "users", user)
+
     def delete_user(self, user: str) -> None:
         """Delete a user and all access keys of theirs."""
         self._transport.delete("auth", "users", user)
@@ -52,6 +56,10 @@ class Auth:
         """Create a group without members."""
         body = {"id": group, "description": description}
         return decode(self._transport.post("auth", "groups", body=body), GroupInfo)
+
+    def group(self, group: str) -> GroupInfo:
+        """Return a group."""
+        return self._transport.get(GroupInfo, "auth", "groups", group)
 
     def delete_group(self, group: str) -> None:
         """Delete a group; its members stay."""
@@ -85,6 +93,11 @@ class Auth:
         """Create a policy."""
         body = {"id": policy, "statement": statements}
         return decode(self._transport.post("auth", "policies", body=body), PolicyInfo)
+
+    def update_policy(self, policy: str, statements: Sequence[Statement]) -> PolicyInfo:
+        """Replace what a policy says; it counts from the next request of whoever it is attached to."""
+        body = {"id": policy, "statement": statements}
+        return decode(self._transport.put("auth", "policies", policy, body=body), PolicyInfo)
 
     def delete_policy(self, policy: str) -> None:
         """Delete a policy; whoever it was attached to loses what it allowed."""

@@ -24,11 +24,20 @@ import msgspec
 
 from lakebed.client.imports import Import
 from lakebed.client.ref import Ref
-from lakebed.client.replies import Change, CommitInfo, ObjectInfo, RefInfo, StashInfo
+from lakebed.client.replies import (
+    Change,
+    CommitInfo,
+    MergeResult,
+    ObjectInfo,
+    RefInfo,
+    StagingLocation,
+    StashInfo,
+)
+from lakebed.client.tasks import HeadTask
 from lakebed.client.transport import Request, decode
 from lakebed.client.uploads import Body, UploadOptions
 from lakebed.client.writer import ObjectTextWriter, ObjectWriter
-from lakebed.errors import DeniedError, ErrorKind, UnavailableError
+from lakebed.errors import DeniedError, ErrorKind, InvalidInputError, NotFoundError, UnavailableError
 from lakebed.limits import CLIENT_HEAD_TIMEOUT_SECONDS, DELETE_BATCH
 from lakebed.telemetry.log import get_logger
 
@@ -37,10 +46,6 @@ Strategy = Literal["", "source-wins", "dest-wins"]
 _PLAIN = UploadOptions()
 
 log = get_logger(__name__)
-
-
-class _Reference(msgspec.Struct):
-    reference: str
 
 
 class _ObjectError(msgspec.Struct):
@@ -83,6 +88,20 @@ class Branch(Ref):
         """Commit what is uncommitted."""
         body = {"message": message, "metadata": metadata, "allow_empty": allow_empty, "date": date}
         return decode(self._change_head("commits", body=body), CommitInfo)
+
+    def start_commit(
+        self,
+        message: str,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
+        date: int | None = None,
+    ) -> HeadTask[CommitInfo, CommitInfo]:
+        """Begin to commit what is uncommitted; `wait` returns the commit. For what takes longer than a connection lasts."""
+        body = {"message": message, "metadata": metadata, "allow_empty": allow_empty, "date": date}
+        path = self._branch("commits", "async")
+        started = decode(self._transport.post(*path, body=body), _Started)
+        return HeadTask(self._transport, path, started.id, of=CommitInfo, made=lambda commit: commit)
 
     def uncommitted(
         self, *, prefix: str = "", delimiter: str = "", limit: int | None = None
@@ -134,19 +153,34 @@ class Branch(Ref):
         Raises:
             ConflictError: `MERGE_CONFLICT`: both changed the same paths, and no strategy says who wins.
         """
-        body = {
-            "message": message,
-            "metadata": metadata,
-            "strategy": strategy,
-            "squash_merge": squash,
-            "allow_empty": allow_empty,
-        }
+        body = _merge_body(message, metadata, strategy=strategy, squash=squash, allow_empty=allow_empty)
         answer = self._transport.post(
-            *("repositories", self.repo, "refs", str(source), "merge", self.name),
-            body=body,
-            timeout_seconds=CLIENT_HEAD_TIMEOUT_SECONDS,
+            *self._merge_of(source), body=body, timeout_seconds=CLIENT_HEAD_TIMEOUT_SECONDS
         )
-        return decode(answer, _Reference).reference
+        return decode(answer, MergeResult).reference
+
+    def start_merge(
+        self,
+        source: Ref | str,
+        *,
+        message: str = "",
+        metadata: Mapping[str, str] | None = None,
+        strategy: Strategy = "",
+        squash: bool = False,
+        allow_empty: bool = False,
+    ) -> HeadTask[MergeResult, str]:
+        """Begin to merge `source` into this branch; `wait` returns the id of the commit, or raises as `merge` does."""
+        body = _merge_body(message, metadata, strategy=strategy, squash=squash, allow_empty=allow_empty)
+        path = (*self._merge_of(source), "async")
+        started = decode(self._transport.post(*path, body=body), _Started)
+        return HeadTask(
+            self._transport,
+            path,
+            started.id,
+            of=MergeResult,
+            made=lambda result: result.reference,
+            conflict=ErrorKind.MERGE_CONFLICT,
+        )
 
     @contextmanager
     def transaction(self, message: str, *, metadata: Mapping[str, str] | None = None) -> Iterator["Branch"]:
@@ -172,6 +206,8 @@ class Branch(Ref):
         """Delete the branch if it can be: whether a transaction succeeded does not depend on it."""
         try:
             self.delete()
+        except NotFoundError:
+            return  # The block has deleted it, or an earlier try of this did.
         except UnavailableError:
             log.warning("transaction_branch_left_behind", repository=self.repo, branch=self.name)
 
@@ -230,6 +266,79 @@ class Branch(Ref):
         info = self._transport.ask(ObjectInfo, request)
         body.require(info.checksum, path)
         return info
+
+    def upload_presigned(
+        self,
+        path: str,
+        source: Path | IO[bytes],
+        options: UploadOptions = _PLAIN,
+        *,
+        on_bytes: Callable[[int], object] | None = None,
+    ) -> ObjectInfo:
+        """Write an object from a local file straight to the storage; the server learns of it when it is there.
+
+        Raises:
+            InvalidInputError: the storage cannot sign URLs, or the file cannot tell its length.
+            PreconditionError: the condition in `options` does not hold; nothing was written.
+        """
+        if isinstance(source, Path):
+            with source.open("rb") as file:
+                return self.upload_presigned(path, file, options, on_bytes=on_bytes)
+        body = Body(source, on_bytes=on_bytes)
+        length = body.length()
+        if length is None:
+            raise InvalidInputError(
+                ErrorKind.INVALID_ARGUMENT, "the length of this file is not known before its end: use upload"
+            )
+        location = self.new_address(path, presign=True)
+        assert location.presigned_url is not None, "the server signs or refuses"
+        self._transport.send(
+            Request(
+                method="PUT",
+                signed_url=location.presigned_url,
+                headers={"Content-Length": str(length)},
+                content=body,
+            )
+        )
+        return self.link(
+            path, location.physical_address, checksum=body.checksum, size_bytes=length, options=options
+        )
+
+    def new_address(self, path: str, *, presign: bool = False) -> StagingLocation:
+        """Return an address for the bytes of an object at `path`, to be written by whoever can, and linked within a day."""
+        query = {"path": path, "presign": presign or None}
+        return self._transport.get(StagingLocation, *self._branch("staging", "backing"), query=query)
+
+    def link(
+        self,
+        path: str,
+        address: str,
+        *,
+        checksum: str,
+        size_bytes: int,
+        options: UploadOptions = _PLAIN,
+    ) -> ObjectInfo:
+        """Make what was written to an address of `new_address` the object at `path`.
+
+        Raises:
+            InvalidInputError: `LINK_REFUSED`: the address was not given out for this path, or was linked before.
+            PreconditionError: the condition in `options` does not hold.
+        """
+        body = {
+            "staging": {"physical_address": address},
+            "checksum": checksum,
+            "size_bytes": size_bytes,
+            "content_type": options.type_of(path),
+            "user_metadata": options.metadata,
+        }
+        request = Request(
+            method="PUT",
+            path=self._branch("staging", "backing"),
+            query={"path": path},
+            headers={"Content-Type": "application/json", **options.conditions()},
+            content=msgspec.json.encode(body),
+        )
+        return self._transport.ask(ObjectInfo, request)
 
     def copy(
         self, path: str, to: str, *, source_ref: Ref | str | None = None, shallow: bool = True
@@ -296,5 +405,20 @@ class Branch(Ref):
             *self._branch(what), body=body, timeout_seconds=CLIENT_HEAD_TIMEOUT_SECONDS
         )
 
+    def _merge_of(self, source: Ref | str) -> tuple[str, ...]:
+        return ("repositories", self.repo, "refs", str(source), "merge", self.name)
+
     def _branch(self, *below: str) -> tuple[str, ...]:
         return ("repositories", self.repo, "branches", self.name, *below)
+
+
+def _merge_body(
+    message: str, metadata: Mapping[str, str] | None, *, strategy: Strategy, squash: bool, allow_empty: bool
+) -> dict[str, Any]:
+    return {
+        "message": message,
+        "metadata": metadata,
+        "strategy": strategy,
+        "squash_merge": squash,
+        "allow_empty": allow_empty,
+    }

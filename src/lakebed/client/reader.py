@@ -55,6 +55,17 @@ class RawObject(io.RawIOBase):
         start, end = self._position, min(self._position + count, self.info.size_bytes)
         if start >= end:
             return b""
+        checksum, data = self._range(start, end)
+        if checksum != self.info.checksum or len(data) != end - start:
+            raise ConflictError(
+                ErrorKind.VERSION_CHANGED,
+                f"{self.info.path} was overwritten while it was being read: open it again, or read a commit",
+            )
+        self._position = end
+        return data
+
+    def _range(self, start: int, end: int) -> tuple[str, bytes]:
+        """Return some bytes, and the checksum of the object that they belong to."""
         answer = self._transport.send(
             Request(
                 method="GET",
@@ -63,14 +74,28 @@ class RawObject(io.RawIOBase):
                 headers={"Range": f"bytes={start}-{end - 1}"},
             )
         )
-        etag, data = answer.headers.get("etag", ""), answer.content
-        if etag.strip('"') != self.info.checksum or len(data) != end - start:
-            raise ConflictError(
-                ErrorKind.VERSION_CHANGED,
-                f"{self.info.path} was overwritten while it was being read: open it again, or read a commit",
+        return answer.headers.get("etag", "").strip('"'), answer.content
+
+
+class SignedObject(RawObject):
+    """The same, with the bytes straight from the storage.
+
+    A URL is signed for each read: they expire, and with a new one comes the checksum of
+    the object that it leads to.
+    """
+
+    def _range(self, start: int, end: int) -> tuple[str, bytes]:
+        info = self._transport.get(
+            ObjectInfo, *self._path, "stat", query={"path": self.info.path, "presign": True}
+        )
+        answer = self._transport.send(
+            Request(
+                method="GET",
+                signed_url=info.physical_address,
+                headers={"Range": f"bytes={start}-{end - 1}"},
             )
-        self._position = end
-        return data
+        )
+        return info.checksum, answer.content
 
 
 class ObjectReader(io.BufferedReader):

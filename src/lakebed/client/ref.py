@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal, overload
 
-from lakebed.client.reader import ObjectReader, RawObject
+from lakebed.client.reader import ObjectReader, RawObject, SignedObject
 from lakebed.client.replies import Change, CommitInfo, MergeBase, ObjectInfo
 from lakebed.client.transport import Request, Transport
 from lakebed.client.uri import Uri
@@ -115,23 +115,39 @@ class Ref:
     def open(self, path: str, mode: str = "rb", **options: Any) -> IO[Any]:
         """Open an object as a file: `rb`, or `r` for text; a branch also takes `wb`, `w`, `xb` and `x`.
 
-        Options: `encoding` and `newline` for text, `buffer_bytes` for reading.
+        Options: `encoding` and `newline` for text, `buffer_bytes` for reading, `presigned` to read
+        straight from the storage.
         """
         if mode not in ("rb", "r", "rt"):
             raise InvalidInputError(
                 ErrorKind.INVALID_ARGUMENT,
                 f"mode {mode!r}: a ref is read with 'rb' or 'r', and a branch written",
             )
-        return _readable(self.reader(self.stat(path), options.pop("buffer_bytes", None)), mode, options)
+        presigned = options.pop("presigned", False)
+        reader = self.reader(self.stat(path), options.pop("buffer_bytes", None), presigned=presigned)
+        return _readable(reader, mode, options)
 
-    def reader(self, info: ObjectInfo, buffer_bytes: int | None = None) -> ObjectReader:
+    def reader(
+        self, info: ObjectInfo, buffer_bytes: int | None = None, *, presigned: bool = False
+    ) -> ObjectReader:
         """Return an object that is known already as a file: `open` without the first request."""
-        raw = RawObject(self._transport, self.repo, self.name, info)
+        kind = SignedObject if presigned else RawObject
+        raw = kind(self._transport, self.repo, self.name, info)
         return ObjectReader(raw, buffer_bytes or STREAM_CHUNK_BYTES)
 
-    def download(self, path: str, to: Path | IO[bytes]) -> ObjectInfo:
-        """Copy an object to a local file, in constant memory."""
-        reader = self.reader(self.stat(path))
+    def presign(self, path: str) -> ObjectInfo:
+        """Return an object whose `physical_address` is a URL that lets anyone read it, until its expiry.
+
+        Raises:
+            InvalidInputError: the storage cannot sign URLs.
+        """
+        return self._transport.get(
+            ObjectInfo, *self._path("objects", "stat"), query={"path": path, "presign": True}
+        )
+
+    def download(self, path: str, to: Path | IO[bytes], *, presigned: bool = False) -> ObjectInfo:
+        """Copy an object to a local file, in constant memory; `presigned` straight from the storage."""
+        reader = self.reader(self.stat(path), presigned=presigned)
         if isinstance(to, Path):
             with to.open("wb") as file:
                 _copy(reader, file)

@@ -62,6 +62,8 @@ class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     content_type: str = ""
     metadata: dict[str, str] | None = None
+    physical_address_expiry: int | None = None
+    """If the address was asked for as a signed URL: when that stops working, in Unix seconds."""
 
     @property
     def is_prefix(self) -> bool:
@@ -83,6 +85,56 @@ class MergeBase(msgspec.Struct, frozen=True, kw_only=True):
     source_commit_id: str
     destination_commit_id: str
     base_commit_id: str
+
+
+class StagingLocation(msgspec.Struct, frozen=True, kw_only=True):
+    """An address that was given out for one object to be written to, and a signed URL to do it with."""
+
+    physical_address: str
+    presigned_url: str | None = None
+    presigned_url_expiry: int | None = None
+
+
+class TaskFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a task failed."""
+
+    message: str = ""
+
+
+class TaskStatus(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """How a task goes."""
+
+    task_id: str
+    completed: bool
+    result: T | None = None
+    error: TaskFailure | None = None
+    status_code: int | None = None
+
+
+class GcBranchRule(msgspec.Struct, frozen=True, kw_only=True):
+    """For how many days what a branch no longer shows is kept."""
+
+    branch_id: str
+    retention_days: int
+
+
+class GcRules(msgspec.Struct, frozen=True, kw_only=True):
+    """For how many days what no branch shows any more is kept."""
+
+    default_retention_days: int
+    branches: list[GcBranchRule]
+
+
+class ProtectionRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Branches that only merges may change: a glob of their names."""
+
+    pattern: str
+
+
+class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The commit that a merge made."""
+
+    reference: str
 
 
 class ImportFailure(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from lakebed.client.branch import Branch
 from lakebed.client.ref import Ref
 from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo, StashInfo
+from lakebed.client.settings import Settings
 from lakebed.client.tag import Tag
 from lakebed.client.transport import Transport, decode
 
@@ -42,6 +43,11 @@ class Repo:
     def metadata(self) -> dict[str, str]:
         """Return the repository's metadata."""
         return self._transport.get(dict[str, str], *self._path("metadata"))
+
+    @property
+    def settings(self) -> Settings:
+        """Retention rules and branch protection."""
+        return Settings(self._transport, self.name)
 
     def ref(self, expression: str) -> Ref:
         """Return a handle for reading at a branch, tag, commit or expression such as `main~2`."""

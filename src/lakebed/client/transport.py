@@ -12,6 +12,7 @@ DELETE, and those POSTs whose caller says so. Any other raises `OUTCOME_UNKNOWN`
 """
 
 import base64
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ Content = bytes | Callable[[], Iterable[bytes]]
 """A request's body: bytes, or what makes its chunks anew for each try."""
 
 _API_ROOT: Final = "/api/v1"
+_TIMEOUT: Final = httpx.Timeout(CLIENT_TIMEOUT_SECONDS, connect=CLIENT_CONNECT_SECONDS, pool=None)
+_LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=2 * TRANSFERS_AT_ONCE)
 _REPEATABLE: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
 
@@ -53,8 +56,10 @@ class Request:
     """One request, as often as it has to be sent."""
 
     method: str
-    path: tuple[str, ...]
+    path: tuple[str, ...] = ()
     """Segments below the API's root, not yet percent-encoded."""
+    signed_url: str = ""
+    """A URL of the storage instead: it is asked without our access key, which is none of its business."""
     query: Query = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     content: Content = b""
@@ -74,10 +79,17 @@ class Request:
             InvalidInputError: a name that a URL cannot hold as a segment. `..` would climb: to delete
                 the branch `..` of a repository is to delete the repository.
         """
+        if self.signed_url:
+            return self.signed_url
         for segment in self.path:
             if segment in ("", ".", ".."):
                 raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{segment!r} is no name")
         return "/".join((_API_ROOT, *(quote(segment, safe="") for segment in self.path)))
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages: of a signed URL all but the signature."""
+        return f"{self.method} {self.url.partition('?')[0]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +137,14 @@ class Transport:
                 "Authorization": f"Basic {base64.b64encode(pair).decode()}",
                 "User-Agent": f"lakebed/{version('lakebed')}",
             },
-            timeout=httpx.Timeout(CLIENT_TIMEOUT_SECONDS, connect=CLIENT_CONNECT_SECONDS, pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=2 * TRANSFERS_AT_ONCE),
+            timeout=_TIMEOUT,
+            limits=_LIMITS,
             transport=http,
         )
+        self._transport = http
+        # Made when it is needed: reading the certificates that it trusts takes longer than most commands.
+        self._storage: httpx.Client | None = None
+        self._storage_made = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -139,6 +155,8 @@ class Transport:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+        if self._storage is not None:
+            self._storage.close()
 
     def get(self, kind: type[T], *path: str, query: Query | None = None) -> T:
         """Return what a GET answers, as a `kind`."""
@@ -255,16 +273,25 @@ class Transport:
         timeout: Any = httpx.USE_CLIENT_DEFAULT
         if request.timeout_seconds is not None:
             timeout = httpx.Timeout(request.timeout_seconds, connect=CLIENT_CONNECT_SECONDS, pool=None)
-        with self._http.stream(
+        client = self._storage_client() if request.signed_url else self._http
+        params = {name: value for name, value in request.query.items() if value is not None}
+        with client.stream(
             request.method,
             request.url,
-            params={name: value for name, value in request.query.items() if value is not None},
+            # None at all for a signed URL: httpx would write its query anew, and another spelling is another signature.
+            params=params or None,
             headers=httpx.Headers(dict(request.headers), encoding="utf-8"),
             content=request.content if isinstance(request.content, bytes) else request.content(),
             timeout=timeout,
         ) as response:
             content = b"".join(response.iter_bytes())
         return Answer(response.status_code, response.headers, content, str(response.request.url))
+
+    def _storage_client(self) -> httpx.Client:
+        with self._storage_made:
+            if self._storage is None:
+                self._storage = httpx.Client(timeout=_TIMEOUT, limits=_LIMITS, transport=self._transport)
+            return self._storage
 
     def _unreachable(self, error: Exception) -> UnavailableError:
         return UnavailableError(
@@ -305,7 +332,7 @@ def _refused(request: Request, answer: Answer) -> Exception:
         answer.status,
         answer.content,
         kind=answer.headers.get(KIND_HEADER),
-        asked=f"{request.method} {request.url}",
+        asked=request.name,
     )
 
 
@@ -316,4 +343,4 @@ def _lost(request: Request, error: Exception) -> UnavailableError:
         if request.method in ("GET", "HEAD")
         else "; it may have been carried out: look before you repeat it"
     )
-    return UnavailableError(kind, f"{request.method} {request.url} got no reply ({error!r}){hint}")
+    return UnavailableError(kind, f"{request.name} got no reply ({error!r}){hint}")

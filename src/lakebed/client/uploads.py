@@ -34,17 +34,26 @@ class UploadOptions:
     def is_conditional(self) -> bool:
         return self.if_absent or self.if_checksum is not None
 
+    def type_of(self, path: str) -> str:
+        """Return the content type of an object at `path`."""
+        return self.content_type or mimetypes.guess_type(path)[0] or _DEFAULT_TYPE
+
+    def conditions(self) -> dict[str, str]:
+        """Return the request headers of the condition."""
+        found = {}
+        if self.if_absent:
+            found["If-None-Match"] = "*"
+        if self.if_checksum is not None:
+            found["If-Match"] = f'"{self.if_checksum}"'
+        return found
+
     def headers(self, path: str) -> dict[str, str]:
         """Return the request headers that say so.
 
         Raises:
             InvalidInputError: metadata that no header can carry.
         """
-        found = {"Content-Type": self.content_type or mimetypes.guess_type(path)[0] or _DEFAULT_TYPE}
-        if self.if_absent:
-            found["If-None-Match"] = "*"
-        if self.if_checksum is not None:
-            found["If-Match"] = f'"{self.if_checksum}"'
+        found = {"Content-Type": self.type_of(path), **self.conditions()}
         for name, value in self.metadata.items():
             if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
                 raise InvalidInputError(
@@ -86,9 +95,14 @@ class Body:
         self._file.seek(self._start)
         return end - self._start
 
+    @property
+    def checksum(self) -> str:
+        """The MD5 of what was sent the last time."""
+        return self._digest.hexdigest()
+
     def require(self, checksum: str, path: str) -> None:
         """Raise `CorruptError` if the server has stored other bytes than were sent."""
-        if is_md5(checksum) and checksum != self._digest.hexdigest():
+        if is_md5(checksum) and checksum != self.checksum:
             raise CorruptError(
                 ErrorKind.CHECKSUM_MISMATCH, f"{path} was changed on its way to the server: upload it again"
             )

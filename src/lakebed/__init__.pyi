@@ -1,0 +1,3 @@
+from lakebed.client.client import Client as Client
+
+__all__ = ["Client"]
