@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from lakebed.auth.statements import StatementDocument
-from lakebed.env.clock import Instant, SystemClock, after
 from lakebed.format.links import decode_link
 from lakebed.limits import LINK_LIFETIME_SECONDS
 from lakebed.refs.keys import link_key
 from lakebed.testing.asgi import Answer, AsgiClient
 from lakebed.testing.rest import Rest, open_rest
+from tests.api.later import Later
 
 BACKING = "/repositories/lake/branches/main/staging/backing"
 STAT = "/repositories/lake/refs/main/objects/stat"
@@ -79,18 +79,8 @@ async def test_a_link_keeps_its_condition(admin: AsgiClient) -> None:
     assert taken.status == 200
 
 
-class _Later(SystemClock):
-    """A clock that can be moved on."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def now(self) -> Instant:
-        return after(super().now(), self.ahead)
-
-
 async def test_a_link_that_comes_too_late_is_refused() -> None:
-    clock = _Later()
+    clock = Later()
     async with open_rest(clock=clock) as rest:
         address = await _issue(rest.admin)
         clock.ahead = LINK_LIFETIME_SECONDS + 1
@@ -100,7 +90,7 @@ async def test_a_link_that_comes_too_late_is_refused() -> None:
 
 
 async def test_a_link_cannot_expire_while_it_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = _Later()
+    clock = Later()
     async with open_rest(clock=clock) as rest:
         address = await _issue(rest.admin)
         clock.ahead = LINK_LIFETIME_SECONDS - 1

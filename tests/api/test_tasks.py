@@ -3,8 +3,18 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from lakebed.catalog.tasks import Tasks
+from lakebed.format.tasks import encode_task
+from lakebed.kv.port import Expect
+from lakebed.limits import GRACE_SECONDS, TASK_DEAD_SECONDS, TASK_LIFETIME_SECONDS
+from lakebed.model.ids import Nonce
+from lakebed.model.tasks import Task, TaskState
+from lakebed.refs.keys import task_key
 from lakebed.testing.asgi import AsgiClient
-from lakebed.testing.rest import Rest
+from lakebed.testing.rest import Rest, open_rest
+from tests.api.later import Later
 
 REPO = "/repositories/lake"
 
@@ -73,6 +83,72 @@ async def test_refs_are_dumped_and_restored_elsewhere_in_the_background(rest: Re
     status = await _ended(rest.admin, f"{REPO}/restore", flag="done", query={"task_id": restored["id"]})
     assert status["error"]
     assert (await rest.lake.catalog.commits.get("lake", "v1")).id == commit
+
+
+async def test_refs_come_back_into_a_bare_repository_in_the_same_place() -> None:
+    clock = Later()
+    async with open_rest(clock=clock) as rest:
+        commit = await rest.lake.commit("main", a="1")
+        await rest.lake.catalog.tags.create("lake", "v1", "main")
+        await rest.lake.catalog.branches.create("lake", "dev", "main")
+        refs = (await rest.admin("PUT", f"{REPO}/refs/dump")).json()
+        assert (await rest.admin("DELETE", REPO)).status == 204
+        clock.ahead = GRACE_SECONDS + 60
+        await rest.lake.cleaner.clean_once()
+        for name in ("at-once", "later"):
+            body = {"name": name, "storage_namespace": "mem://lake"}
+            created = await rest.admin("POST", "/repositories", query={"bare": "true"}, json=body)
+            assert created.status == 201
+            repo = f"/repositories/{name}"
+            assert (await rest.admin("GET", f"{repo}/branches")).json()["results"] == []
+            if name == "at-once":
+                restored = await rest.admin("PUT", f"{repo}/refs/restore", json=refs)
+                assert (restored.status, restored.body) == (200, b"")
+            else:
+                task = (await rest.admin("POST", f"{repo}/restore", json=refs)).json()
+                status = await _ended(
+                    rest.admin, f"{repo}/restore", flag="done", query={"task_id": task["id"]}
+                )
+                assert "error" not in status or status["error"] is None
+            branches = (await rest.admin("GET", f"{repo}/branches")).json()["results"]
+            assert branches == [{"id": "dev", "commit_id": commit}, {"id": "main", "commit_id": commit}]
+            tags = (await rest.admin("GET", f"{repo}/tags")).json()["results"]
+            assert tags == [{"id": "v1", "commit_id": commit}]
+            found = await rest.admin("GET", f"{repo}/refs/v1/objects", query={"path": "a"})
+            assert (found.status, found.body) == (200, b"1")
+            assert (await rest.admin("DELETE", repo)).status == 204
+            clock.ahead += GRACE_SECONDS + 60
+            await rest.lake.cleaner.clean_once()
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "query"),
+    [
+        ("import", "/branches/main/import", {"id": "dead"}),
+        ("dump", "/dump", {"task_id": "dead"}),
+        ("restore", "/restore", {"task_id": "dead"}),
+        ("commit", "/branches/main/commits/async/dead/status", {}),
+        ("merge", "/refs/dev/merge/main/async/dead/status", {}),
+    ],
+)
+async def test_a_task_whose_process_died_has_failed_and_is_forgotten_after_a_day(
+    kind: str, path: str, query: dict[str, str]
+) -> None:
+    clock = Later()
+    async with open_rest(clock=clock) as rest:
+        repo, now = await rest.lake.engine.repo("lake"), clock.now()
+        task = Task(id=Nonce("dead"), kind=kind, state=TaskState.RUNNING, started_at=now, updated_at=now)
+        await rest.lake.kv.swap(repo.partition, task_key(task.id), encode_task(task), expected=Expect.ABSENT)
+        running = (await rest.admin("GET", REPO + path, query=query)).json()
+        assert running.get("error") is None
+        clock.ahead = TASK_DEAD_SECONDS
+        dead = (await rest.admin("GET", REPO + path, query=query)).json()
+        assert "start it again" in str(dead["error"])
+        assert dead.get("done", True)
+        assert dead.get("status_code", 503) == 503
+        clock.ahead = TASK_LIFETIME_SECONDS + 1
+        assert await Tasks(rest.lake.engine.parts).sweep(repo) == 1
+        assert (await rest.admin("GET", REPO + path, query=query)).status == 404
 
 
 async def test_a_stash_puts_changes_aside_and_brings_them_back(rest: Rest) -> None:

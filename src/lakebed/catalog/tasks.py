@@ -65,7 +65,10 @@ class Tasks:
         dead = after(task.updated_at, TASK_DEAD_SECONDS) < await self._parts.kv.now()
         if task.state is TaskState.RUNNING and dead:
             return replace(
-                task, state=TaskState.FAILED, error="the process that ran this task died: start it again"
+                task,
+                state=TaskState.FAILED,
+                error="the process that ran this task died: start it again",
+                error_kind=ErrorKind.OUTCOME_UNKNOWN.value,
             )
         return task
 
@@ -136,7 +139,8 @@ class Tasks:
     ) -> None:
         def ended(task: Task) -> Task:
             if job.cancelled():
-                return replace(task, state=TaskState.CANCELLED, error="cancelled")
+                kind = ErrorKind.CANCELLED.value
+                return replace(task, state=TaskState.CANCELLED, error="cancelled", error_kind=kind)
             error = job.exception()
             if error is None:
                 return replace(task, state=TaskState.DONE, progress=progress, result=dict(job.result()))
