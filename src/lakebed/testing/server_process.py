@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,7 @@ def running_server(
     workers: int = 1,
     environment: Mapping[str, str] | None = None,
     tls: Tls | None = None,
+    flags: Sequence[str] = (),
 ) -> Iterator[ServerProcess]:
     """Start a server on an empty folder, or on what another left there; wait until it answers, and end it afterwards."""
     imports = folder / "imports"
@@ -69,6 +70,7 @@ def running_server(
                 *("--listen", f"127.0.0.1:{port}"),
                 *("--workers", str(workers)),
                 *(("--tls-cert", str(tls.cert), "--tls-key", str(tls.key)) if tls else ()),
+                *flags,
             ],
             stdout=log,
             stderr=subprocess.STDOUT,
