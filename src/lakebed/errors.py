@@ -45,6 +45,9 @@ class ErrorKind(StrEnum):
     RANGE_NOT_SATISFIABLE = "range-not-satisfiable"
     TOO_LARGE = "too-large"
     LINK_REFUSED = "link-refused"
+    INVALID_PART = "invalid-part"
+    PART_ORDER = "part-order"
+    PART_TOO_SMALL = "part-too-small"
 
     REPO_NOT_FOUND = "repo-not-found"
     BRANCH_NOT_FOUND = "branch-not-found"

@@ -10,6 +10,7 @@ from lakebed.catalog.background import Background
 from lakebed.catalog.branches import Branches
 from lakebed.catalog.commit_records import CommitRecords
 from lakebed.catalog.commits import Commits
+from lakebed.catalog.copies import Copies
 from lakebed.catalog.credentials import Credentials
 from lakebed.catalog.diffs import Diffs
 from lakebed.catalog.dumps import Dumps
@@ -20,6 +21,7 @@ from lakebed.catalog.links import Links
 from lakebed.catalog.metadata_files import MetadataFiles
 from lakebed.catalog.multipart import Multipart
 from lakebed.catalog.objects import Objects
+from lakebed.catalog.part_uploads import PartUploads
 from lakebed.catalog.planned import Planned
 from lakebed.catalog.policies import Policies
 from lakebed.catalog.repositories import Repositories
@@ -62,6 +64,14 @@ class Session:
     @property
     def objects(self) -> Objects:
         return Objects(self._engine, self.caller)
+
+    @property
+    def copies(self) -> Copies:
+        return Copies(self._engine, self.caller)
+
+    @property
+    def part_uploads(self) -> PartUploads:
+        return PartUploads(self._engine, self.caller)
 
     @property
     def diffs(self) -> Diffs:

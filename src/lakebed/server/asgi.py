@@ -20,6 +20,8 @@ from lakebed.api.table import OPERATIONS
 from lakebed.auth.auth import build_auth
 from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SystemIds
+from lakebed.s3.app import S3App, S3Services, is_s3_request
+from lakebed.s3.signatures.gate import Gate
 from lakebed.server.config import Config
 from lakebed.server.data_folder import Layout
 from lakebed.server.installation import open_engine
@@ -37,6 +39,7 @@ class WorkerApp:
         self._config = config
         self._stack = AsyncExitStack()
         self._rest: RestApp | None = None
+        self._s3: S3App | None = None
         self._services: Services | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,6 +49,10 @@ class WorkerApp:
         if self._rest is None:
             await self.start()
         assert self._rest is not None, "started"
+        if is_s3_request(scope, domain=self._config.s3_domain):
+            assert self._s3 is not None, "started"
+            await self._s3(scope, receive, send)
+            return
         path = scope["path"]
         if path.startswith(ROOT):
             await self._rest(scope, receive, send)
@@ -85,6 +92,17 @@ class WorkerApp:
         )
         maintenance = asyncio.create_task(Maintenance(wired, clock=clock, ids=ids).run())
         self._stack.callback(maintenance.cancel)
+        self._s3 = S3App(
+            S3Services(
+                sessions=services.sessions,
+                gate=Gate(auth.authenticator, clock, region=config.s3_region),
+                clock=clock,
+                workers=wired.engine.parts.workers,
+                process=ids.token(),
+                region=config.s3_region or "us-east-1",
+                domain=config.s3_domain,
+            )
+        )
         self._rest = RestApp(OPERATIONS, services)
 
     async def stop(self) -> None:

@@ -44,6 +44,10 @@ class Config:
     installation_key: str | None = field(default=None, repr=False)
     """Encrypts secrets at rest; None means a key of its own in the data folder."""
     first_user: FirstUser = field(default_factory=FirstUser)
+    s3_domain: str | None = None
+    """Hosts under it are the S3 endpoint's, and name a bucket."""
+    s3_region: str | None = None
+    """The region that requests to the S3 endpoint are signed for; None means any."""
     threads: int = 4
     processes: int = 2
     host: str = _LOOPBACK
@@ -89,6 +93,8 @@ def load_config(
         default_storage=given["storage.default"],
         installation_key=given["installation.key"],
         first_user=FirstUser(name=given["installation.user_name"], pair=_first_pair(given)),
+        s3_domain=given["s3.domain"],
+        s3_region=given["s3.region"],
         threads=given["threads"],
         processes=given["processes"],
         host=host.strip("[]") or _LOOPBACK,

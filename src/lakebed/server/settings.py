@@ -283,6 +283,18 @@ SETTINGS: Final[dict[str, Setting]] = {
             meaning="The session token of a temporary access key.",
         ),
         Setting(
+            name="s3.domain",
+            kind=_TEXT,
+            unset="the bucket is in the path",
+            meaning="The domain of the S3 endpoint: requests to hosts under it are S3's, and the host names the bucket.",
+        ),
+        Setting(
+            name="s3.region",
+            kind=_TEXT,
+            unset="any; clients are told us-east-1",
+            meaning="The region that clients of the S3 endpoint must sign for.",
+        ),
+        Setting(
             name="cache.bytes",
             kind=_COUNT,
             default=CACHE_BYTES_DEFAULT,

@@ -1,0 +1,422 @@
+"""Objects that clients send in parts through this server. Order matters.
+
+    <repo>-<uid>:  uploads/<id>            the upload
+                   parts/<id>/<number>     a part that has arrived, written while the upload is open
+
+Completing:
+    1. complete  the store's upload        crash: asked again, the store has no such upload, but it has the object
+    2. stage     the entry                 crash: the same again; the entry is equal
+    3. mark      the upload completed      from here a repeated request is answered with what stands
+    4. remove    the parts' records
+Aborting:
+    1. mark      the upload aborted        from here no part is taken, and a sweep does the rest
+    2. abort     the store's upload
+    3. remove    the records
+
+A part is written to the store first and recorded second, fenced on the upload's record, so
+none is ever recorded for an upload that has ended. State is in the KV only: any process
+can go on with any upload.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import object_arn, repository_arn
+from lakebed.auth.caller import Caller
+from lakebed.catalog.engine import Engine
+from lakebed.catalog.objects import Attributes
+from lakebed.env.clock import after
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
+from lakebed.format.part_uploads import (
+    decode_part_upload,
+    decode_uploaded_part,
+    encode_part_upload,
+    encode_uploaded_part,
+)
+from lakebed.kv.port import Expect, Row, Version, VersionFence, prefix_end
+from lakebed.limits import (
+    METADATA_BYTES_MAX,
+    PARTS_MAX,
+    S3_COMPLETED_SECONDS,
+    S3_PART_BUFFER_BYTES,
+    S3_PART_BYTES_MIN,
+    S3_UPLOAD_LIFETIME_SECONDS,
+)
+from lakebed.model.entries import Entry
+from lakebed.model.ids import BranchName, parse_path
+from lakebed.model.part_uploads import PARTS_KEY, PartUpload, PartUploadState, UploadedPart, pack_parts
+from lakebed.model.repository import Repository
+from lakebed.objects.checks import check_part_number, upload_missing
+from lakebed.objects.port import ByteRange, ETag, ObjectStore, Part
+from lakebed.refs.settle import settled_swap
+from lakebed.staging.conditions import Condition
+
+_UPLOADS_PREFIX = b"uploads/"
+_MD5_DIGITS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadOf:
+    """Which upload."""
+
+    repo_name: str
+    branch: str
+    path: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    repo: Repository
+    upload: PartUpload
+    version: Version
+
+
+class PartUploads:
+    """Use cases on uploads in parts."""
+
+    def __init__(self, engine: Engine, caller: Caller) -> None:
+        self._engine = engine
+        self._caller = caller
+
+    async def begin(self, repo_name: str, branch: str, path: str, attributes: Attributes) -> PartUpload:
+        """Begin an upload of the object at `path`."""
+        self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, path))
+        engine = self._engine
+        repo = await engine.repo(repo_name)
+        name = await engine.writable(repo, branch, action="staging_write")
+        target = parse_path(path)
+        await engine.parts.branches.get(repo, name)
+        store = await engine.store_of(repo)
+        now = await engine.parts.kv.now()
+        address = engine.slices.next_address(now)
+        upload = PartUpload(
+            id=engine.parts.ids.token() + engine.parts.ids.token(),
+            branch=name,
+            path=target,
+            address=address,
+            store_upload=await store.create_upload(address),
+            initiator=self._caller.id,
+            created_at=now,
+            content_type=attributes.content_type,
+            metadata=dict(attributes.metadata or {}),
+        )
+        await self._put(repo, upload, Expect.ABSENT)
+        return upload
+
+    async def put(
+        self, of: UploadOf, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int | None = None
+    ) -> UploadedPart:
+        """Keep one part; what is sent again replaces it. If `chunks` raises, nothing is kept.
+
+        Raises:
+            NotFoundError: `UPLOAD_NOT_FOUND`.
+        """
+        check_part_number(number)
+        found = await self._open(of)
+        store = await self._engine.store_of(found.repo)
+        digest = hashlib.md5(usedforsecurity=False)
+        if size_bytes is not None and size_bytes <= S3_PART_BUFFER_BYTES:
+            data = b"".join([chunk async for chunk in chunks])
+            digest.update(data)
+            part = await store.put_part(found.upload.address, found.upload.store_upload, number, data)
+        else:
+            part = await self._spooled(store, found.upload, number, _watched(chunks, digest.update))
+        return await self._record(found, part, digest.hexdigest())
+
+    async def copy(
+        self,
+        of: UploadOf,
+        number: int,
+        source: tuple[Repository, Entry],
+        *,
+        byte_range: ByteRange | None = None,
+    ) -> UploadedPart:
+        """Make a part of an object that `Objects.locate` has found; inside one repository the store copies."""
+        check_part_number(number)
+        found = await self._open(of)
+        repo, entry = source
+        if repo.uid != found.repo.uid or entry.is_external:
+            return await self.put(of, number, self._bytes(repo, entry, byte_range))
+        store = await self._engine.store_of(repo)
+        part = await store.copy_part(
+            found.upload.address, found.upload.store_upload, number, entry.address, byte_range=byte_range
+        )
+        return await self._record(found, part, await self._md5(store, part, entry, byte_range))
+
+    async def complete(
+        self, of: UploadOf, wanted: Sequence[tuple[int, str]], *, condition: Condition | None = None
+    ) -> str:
+        """Make the object of these parts (numbers and MD5s) and stage it; return its ETag.
+
+        Raises:
+            NotFoundError: `UPLOAD_NOT_FOUND`.
+            InvalidInputError: `INVALID_PART`, `PART_ORDER`, `PART_TOO_SMALL`.
+        """
+        found = await self._find(of, writing=True)
+        if found.upload.state is PartUploadState.COMPLETED:
+            return found.upload.checksum
+        upload = found.upload
+        parts = _chosen(wanted, await self._parts_of(found.repo, upload.id))
+        store = await self._engine.store_of(found.repo)
+        await self._complete_in_store(store, upload, parts)
+        md5s = b"".join(bytes.fromhex(part.md5) for part in parts)
+        checksum = f"{hashlib.md5(md5s, usedforsecurity=False).hexdigest()}-{len(parts)}"
+        entry = Entry(
+            path=upload.path,
+            address=upload.address,
+            checksum=checksum,
+            size_bytes=sum(part.size_bytes for part in parts),
+            mtime=await self._engine.parts.kv.now(),
+            content_type=upload.content_type,
+            metadata={**upload.metadata, **_part_sizes(parts)},
+        )
+        await self._engine.parts.staging.write(found.repo, upload.branch, [entry], condition=condition)
+        completed = replace(upload, state=PartUploadState.COMPLETED, checksum=checksum)
+        try:
+            await self._put(found.repo, completed, found.version)
+        except ConflictError:
+            return checksum  # Somebody else completed it with the same parts.
+        await self._remove_parts(found.repo, upload.id)
+        return checksum
+
+    async def abort(self, of: UploadOf) -> None:
+        """Give an upload up, and free its parts.
+
+        Raises:
+            NotFoundError: `UPLOAD_NOT_FOUND`.
+        """
+        found = await self._open(of)
+        await self._abort(found)
+
+    async def parts(
+        self, of: UploadOf, *, after_number: int = 0, amount: int
+    ) -> tuple[PartUpload, list[UploadedPart], bool]:
+        """Return an upload, some of its parts by number, and whether there are more."""
+        found = await self._open(of, writing=False)
+        listed = [
+            part for part in await self._parts_of(found.repo, found.upload.id) if part.number > after_number
+        ]
+        return found.upload, listed[:amount], len(listed) > amount
+
+    async def under_way(self, repo_name: str) -> list[PartUpload]:
+        """Return the uploads of a repository that are open, by key and age."""
+        self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
+        repo = await self._engine.repo(repo_name)
+        uploads = [found.upload for found in await self._all(repo)]
+        opened = [upload for upload in uploads if upload.state is PartUploadState.OPEN]
+        return sorted(opened, key=lambda each: (f"{each.branch}/{each.path}", each.created_at, each.id))
+
+    async def sweep(self, repo: Repository) -> int:
+        """Give up what nobody completed for long, and forget what ended. Return how many."""
+        now = await self._engine.parts.kv.now()
+        ended = 0
+        for found in await self._all(repo):
+            age = found.upload.created_at
+            match found.upload.state:
+                case PartUploadState.OPEN if after(age, S3_UPLOAD_LIFETIME_SECONDS) >= now:
+                    continue
+                case PartUploadState.COMPLETED if (
+                    after(age, S3_UPLOAD_LIFETIME_SECONDS + S3_COMPLETED_SECONDS) >= now
+                ):
+                    continue
+                case PartUploadState.COMPLETED:
+                    await self._remove(repo, found.upload.id)
+                case _:
+                    await self._abort(found)
+            ended += 1
+        return ended
+
+    async def _abort(self, found: _Found) -> None:
+        upload = found.upload
+        if upload.state is not PartUploadState.ABORTED:
+            try:
+                await self._put(found.repo, replace(upload, state=PartUploadState.ABORTED), found.version)
+            except ConflictError as error:
+                raise upload_missing(upload.id) from error
+        store = await self._engine.store_of(found.repo)
+        await store.abort_upload(upload.address, upload.store_upload)
+        await self._remove(found.repo, upload.id)
+
+    async def _open(self, of: UploadOf, *, writing: bool = True) -> _Found:
+        found = await self._find(of, writing=writing)
+        if found.upload.state is not PartUploadState.OPEN:
+            raise upload_missing(of.id)
+        return found
+
+    async def _find(self, of: UploadOf, *, writing: bool) -> _Found:
+        self._caller.require(Action.WRITE_OBJECT, object_arn(of.repo_name, of.path))
+        repo = await self._engine.repo(of.repo_name)
+        if writing:
+            await self._engine.writable(repo, of.branch, action="staging_write")
+        if not of.id.isascii() or not of.id.isalnum():
+            raise upload_missing(of.id)
+        item = await self._engine.parts.kv.get(repo.partition, _upload_key(of.id))
+        upload = decode_part_upload(item.value) if item is not None else None
+        if (
+            item is None
+            or upload is None
+            or upload.state is PartUploadState.ABORTED
+            or (upload.branch, upload.path) != (of.branch, of.path)
+        ):
+            raise upload_missing(of.id)
+        if writing:
+            await self._engine.parts.branches.get(repo, BranchName(of.branch))
+        return _Found(repo, upload, item.version)
+
+    async def _all(self, repo: Repository) -> list[_Found]:
+        return [
+            _Found(repo, decode_part_upload(value), version)
+            async for page in self._engine.parts.kv.scan(
+                repo.partition, start=_UPLOADS_PREFIX, end=prefix_end(_UPLOADS_PREFIX)
+            )
+            for value, version in zip(page.values, page.versions, strict=True)
+        ]
+
+    async def _parts_of(self, repo: Repository, upload: str) -> list[UploadedPart]:
+        prefix = _parts_prefix(upload)
+        return [
+            decode_uploaded_part(value)
+            async for page in self._engine.parts.kv.scan(
+                repo.partition, start=prefix, end=prefix_end(prefix), page_items_max=PARTS_MAX
+            )
+            for value in page.values
+        ]
+
+    async def _spooled(
+        self, store: ObjectStore, upload: PartUpload, number: int, chunks: AsyncIterator[bytes]
+    ) -> Part:
+        """Put a part that is too large to hold: as an object of its own, of which the store makes the part."""
+        spool = self._engine.slices.next_address(await self._engine.parts.kv.now())
+        await store.put_stream(spool, chunks)
+        try:
+            return await store.copy_part(upload.address, upload.store_upload, number, spool)
+        finally:
+            await store.delete([spool])
+
+    async def _record(self, found: _Found, part: Part, md5: str) -> UploadedPart:
+        kept = UploadedPart(
+            number=part.number,
+            md5=md5,
+            size_bytes=part.size_bytes,
+            store_etag=part.etag,
+            uploaded_at=await self._engine.parts.kv.now(),
+        )
+        row = Row(_part_key(found.upload.id, part.number), encode_uploaded_part(kept))
+        fence = VersionFence(
+            partition=found.repo.partition, key=_upload_key(found.upload.id), version=found.version
+        )
+        try:
+            await self._engine.parts.kv.set_rows(found.repo.partition, [row], fence=fence)
+        except ConflictError as error:
+            raise upload_missing(found.upload.id) from error
+        return kept
+
+    async def _complete_in_store(
+        self, store: ObjectStore, upload: PartUpload, parts: Sequence[UploadedPart]
+    ) -> None:
+        sent = [Part(part.number, ETag(part.store_etag), part.size_bytes) for part in parts]
+        try:
+            await store.complete_upload(upload.address, upload.store_upload, sent)
+        except NotFoundError:
+            made = await store.head(upload.address)
+            if made is None:
+                raise
+
+    async def _md5(self, store: ObjectStore, part: Part, entry: Entry, byte_range: ByteRange | None) -> str:
+        """Return the MD5 of a part that the store has copied: told by the store, or known, or computed."""
+        for known in (part.etag, entry.checksum if part.size_bytes == entry.size_bytes else ""):
+            if len(known) == _MD5_DIGITS and all(each in "0123456789abcdef" for each in known):
+                return known
+        digest = hashlib.md5(usedforsecurity=False)
+        async for chunk in store.stream(entry.address, byte_range=byte_range):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    async def _bytes(
+        self, repo: Repository, entry: Entry, byte_range: ByteRange | None
+    ) -> AsyncIterator[bytes]:
+        if entry.is_external:
+            source = await self._engine.external.resolve(entry.address)
+            chunks = source.store.stream(source.key, byte_range=byte_range)
+        else:
+            chunks = (await self._engine.store_of(repo)).stream(entry.address, byte_range=byte_range)
+        async for chunk in chunks:
+            yield chunk
+
+    async def _put(self, repo: Repository, upload: PartUpload, expected: Version | Expect) -> None:
+        parts = self._engine.parts
+        await settled_swap(
+            parts.kv,
+            repo.partition,
+            _upload_key(upload.id),
+            encode_part_upload(upload),
+            expected=expected,
+            clock=parts.clock,
+            ids=parts.ids,
+        )
+
+    async def _remove(self, repo: Repository, upload: str) -> None:
+        # The upload goes last: without it nobody would look for the rest.
+        await self._remove_parts(repo, upload)
+        await self._engine.parts.kv.delete_rows(repo.partition, [_upload_key(upload)])
+
+    async def _remove_parts(self, repo: Repository, upload: str) -> None:
+        numbers = [part.number for part in await self._parts_of(repo, upload)]
+        await self._engine.parts.kv.delete_rows(
+            repo.partition, [_part_key(upload, number) for number in numbers]
+        )
+
+
+async def _watched(chunks: AsyncIterator[bytes], update: Callable[[bytes], None]) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        update(chunk)
+        yield chunk
+
+
+def _chosen(wanted: Sequence[tuple[int, str]], kept: Sequence[UploadedPart]) -> list[UploadedPart]:
+    """Return the parts that a client wants, if they are there as it says."""
+    if not wanted:
+        raise InvalidInputError(ErrorKind.INVALID_PART, "an upload is completed with at least one part")
+    if any(a[0] >= b[0] for a, b in pairwise(wanted)):
+        raise InvalidInputError(
+            ErrorKind.PART_ORDER, "parts are completed in the order of their numbers, each once"
+        )
+    by_number = {part.number: part for part in kept}
+    chosen: list[UploadedPart] = []
+    for number, md5 in wanted:
+        part = by_number.get(number)
+        if part is None or part.md5 != md5:
+            raise InvalidInputError(
+                ErrorKind.INVALID_PART,
+                f"part {number} was not uploaded, or its ETag is not {md5!r}: upload it again, then complete",
+            )
+        chosen.append(part)
+    for part in chosen[:-1]:
+        if part.size_bytes < S3_PART_BYTES_MIN:
+            raise InvalidInputError(
+                ErrorKind.PART_TOO_SMALL,
+                f"part {part.number} has {part.size_bytes} bytes: all but the last have at least {S3_PART_BYTES_MIN}",
+            )
+    return chosen
+
+
+def _part_sizes(parts: Sequence[UploadedPart]) -> dict[str, str]:
+    """Return the metadata that says where parts begin, unless it would be too long."""
+    packed = pack_parts([part.size_bytes for part in parts])
+    return {PARTS_KEY: packed} if len(packed) <= METADATA_BYTES_MAX else {}
+
+
+def _upload_key(upload: str) -> bytes:
+    return _UPLOADS_PREFIX + upload.encode()
+
+
+def _parts_prefix(upload: str) -> bytes:
+    return b"parts/%s/" % upload.encode()
+
+
+def _part_key(upload: str, number: int) -> bytes:
+    return b"%s%05d" % (_parts_prefix(upload), number)

@@ -1,0 +1,249 @@
+"""The S3 endpoint as one ASGI application.
+
+For each request: take it apart, let it in or not (who signed it, and whether it holds),
+find the operation, call the handler, send the reply. Nothing of a body is asked for before
+the handler does, so that a client that waits for `100 Continue` is refused before it sends
+anything. Whatever goes wrong on the way becomes an XML error in one place.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from lakebed.catalog.session import Session, Sessions
+from lakebed.env.clock import Clock
+from lakebed.env.work import Workers
+from lakebed.errors import ErrorKind, LakebedError
+from lakebed.s3.call import Call, Receive
+from lakebed.s3.errors import Code, S3Error
+from lakebed.s3.kinds import s3_error
+from lakebed.s3.operation import Level, Operation, Table
+from lakebed.s3.reply import Reply, error_reply
+from lakebed.s3.request import Request
+from lakebed.s3.signatures.gate import Gate
+from lakebed.s3.table import OPERATIONS
+from lakebed.telemetry.log import get_logger
+from lakebed.telemetry.request_ids import RequestIds
+from lakebed.telemetry.requests import RequestMeter
+
+Scope = Mapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+NO_OPERATION: Final = "s3:none"
+"""What requests that lead nowhere are counted as."""
+_NO_BRANCH: Final = frozenset({ErrorKind.BRANCH_NOT_FOUND, ErrorKind.INVALID_BRANCH_NAME})
+_DOMAIN_SEPARATOR: Final = "."
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Services:
+    """Parts of the server that are the same for every request."""
+
+    sessions: Sessions
+    gate: Gate
+    clock: Clock
+    workers: Workers
+    process: str
+    """A name that no other process has."""
+    region: str
+    domain: str | None = None
+    """Hosts under it name a bucket."""
+
+
+class S3App:
+    """Serves the operations of the table."""
+
+    def __init__(self, services: S3Services, *, meter: RequestMeter | None = None) -> None:
+        self._services = services
+        self._table = Table(OPERATIONS)
+        self._meter = meter or RequestMeter(meter_names())
+        self._places = {operation.name: self._meter.place(_metered(operation)) for operation in OPERATIONS}
+        self._nowhere = self._meter.place(NO_OPERATION)
+        self._request_ids = RequestIds(services.process)
+        self._suffix = f".{services.domain}" if services.domain else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = self._services.clock.monotonic()
+        request_id = self._request_ids.of({})
+        place = self._nowhere
+        resource = ""
+        try:
+            request = _request(scope)
+            resource = request.raw_path
+            bucket, key, virtual = self._target(request)
+            admitted = await self._services.gate.admit(request, virtual_bucket=bucket if virtual else None)
+            operation = self._table.find(request, _level(bucket, key))
+            place = self._places[operation.name]
+            call = Call(
+                request=request,
+                session=self._services.sessions.of(admitted.caller),
+                admitted=admitted,
+                bucket=bucket,
+                key=key,
+                request_id=request_id,
+                region=self._services.region,
+                clock=self._services.clock,
+                workers=self._services.workers,
+                receive=receive,
+            )
+            reply = await (_logged(operation, call) if operation.writes else _answered(operation, call))
+            if not isinstance(reply.body, bytes):
+                reply = await _begun(reply, reply.body)
+        except LakebedError as error:
+            reply = error_reply(s3_error(error), resource=resource, request_id=request_id)
+        except S3Error as error:
+            reply = error_reply(error, resource=resource, request_id=request_id)
+        await _send(reply, send, head=scope["method"] == "HEAD", request_id=request_id)
+        self._meter.observe(place, reply.status, self._services.clock.monotonic() - started)
+
+    def _target(self, request: Request) -> tuple[str, str, bool]:
+        """Return bucket and key, and whether the host names the bucket."""
+        try:
+            path = unquote(request.raw_path, errors="strict")
+        except UnicodeDecodeError as error:
+            raise S3Error(Code.INVALID_URI, "The path is not UTF-8.") from error
+        if self._suffix is not None:
+            host = request.headers.get("host", "").rpartition(":")
+            name = host[0] if host[2].isdigit() else request.headers.get("host", "")
+            if name.endswith(self._suffix):
+                return name.removesuffix(self._suffix), path[1:], True
+        bucket, _, key = path[1:].partition("/")
+        return bucket, key, False
+
+
+def meter_names() -> list[str]:
+    """Return the names under which requests are counted."""
+    return [NO_OPERATION, *(_metered(operation) for operation in OPERATIONS)]
+
+
+def is_s3_request(scope: Scope, *, domain: str | None) -> bool:
+    """Return whether a request is meant for this endpoint: by an AWS signature, or by its host."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            return bool(value.startswith((b"AWS4-HMAC-SHA256", b"AWS ")))
+        if domain is not None and name == b"host":
+            host = value.decode("latin-1").partition(":")[0]
+            if host == domain or host.endswith(f"{_DOMAIN_SEPARATOR}{domain}"):
+                return True
+    query = scope["query_string"]
+    return bool(query) and (
+        b"X-Amz-Signature=" in query or b"X-Amz-Algorithm=" in query or b"AWSAccessKeyId=" in query
+    )
+
+
+def _metered(operation: Operation) -> str:
+    return f"s3:{operation.name}"
+
+
+def _level(bucket: str, key: str) -> Level:
+    if key:
+        return Level.OBJECT
+    return Level.BUCKET if bucket else Level.SERVICE
+
+
+def _request(scope: Scope) -> Request:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    raw_query = scope["query_string"].decode("latin-1")
+    query: dict[str, str] = {}
+    if raw_query:
+        for name, value in parse_qsl(raw_query, keep_blank_values=True):
+            query.setdefault(name, value)
+    return Request(
+        method=scope["method"],
+        raw_path=scope["raw_path"].decode("latin-1").partition("?")[0],
+        raw_query=raw_query,
+        headers=headers,
+        query=query,
+    )
+
+
+async def _answered(operation: Operation, call: Call) -> Reply:
+    try:
+        return await operation.handler(call)
+    except LakebedError as error:
+        raise await _explained(error, call, writes=operation.writes) from error
+
+
+async def _logged(operation: Operation, call: Call) -> Reply:
+    """Call a handler that changes something, and say who did what to what, and how it went."""
+    fields = {
+        "request_id": call.request_id,
+        "user": call.session.caller.id,
+        "action": _metered(operation),
+        "repository": call.bucket,
+        "key": call.key,
+    }
+    try:
+        reply = await _answered(operation, call)
+    except S3Error as error:
+        log.info("request", **fields, outcome=error.code.text)
+        raise
+    log.info("request", **fields, outcome=reply.status)
+    return reply
+
+
+async def _explained(error: LakebedError, call: Call, *, writes: bool) -> S3Error:
+    """Return the error with what Amazon's clients cannot know: what a ref is, and where the REST API is."""
+    if error.kind is ErrorKind.PERMISSION_DENIED:
+        return S3Error(Code.ACCESS_DENIED, "Access Denied: the policies of this user do not allow it.")
+    if error.kind in (ErrorKind.REPO_NOT_FOUND, ErrorKind.INVALID_REPO_NAME):
+        if call.bucket == "api" and call.key.startswith("v1"):
+            return S3Error(
+                Code.WRONG_ENDPOINT,
+                "This is the S3 endpoint, and there is no repository 'api': the endpoint of S3 tools ends before "
+                "/api/v1; the REST API takes Basic or Bearer credentials, not AWS signatures.",
+            )
+        return S3Error(Code.NO_SUCH_BUCKET, str(error), BucketName=call.bucket)
+    if writes and error.kind in _NO_BRANCH and await _is_ref(call.session, call.bucket, call.ref):
+        return S3Error(
+            Code.READ_ONLY_REF, f"{call.ref!r} is a tag or a commit, which never change: write to a branch."
+        )
+    translated = s3_error(error)
+    if translated.code in (Code.NO_SUCH_KEY, Code.NO_SUCH_BRANCH):
+        translated.details["Key"] = call.key
+    return translated
+
+
+async def _is_ref(session: Session, repository: str, ref: str) -> bool:
+    try:
+        await session.commits.get(repository, ref)
+    except LakebedError:
+        return False
+    return True
+
+
+async def _begun(reply: Reply, chunks: AsyncIterator[bytes]) -> Reply:
+    """Return the reply with the first chunk of a stream at hand: what is wrong with it shows before the status is sent."""
+    first = await anext(chunks, b"")
+    if len(first) == reply.length:
+        return replace(reply, body=first)
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield first
+        async for chunk in chunks:
+            yield chunk
+
+    return replace(reply, body=whole())
+
+
+async def _send(reply: Reply, send: Send, *, head: bool, request_id: str) -> None:
+    body = reply.body
+    length = len(body) if isinstance(body, bytes) and reply.length is None else reply.length
+    headers = [*reply.headers, (b"x-amz-request-id", request_id.encode())]
+    if length is not None and reply.status not in (204, 304):
+        headers.append((b"content-length", b"%d" % length))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    if head or isinstance(body, bytes):
+        await send(
+            {"type": "http.response.body", "body": b"" if head or not isinstance(body, bytes) else body}
+        )
+        return
+    async for chunk in body:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

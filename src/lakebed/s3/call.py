@@ -1,0 +1,113 @@
+"""`Call`: one request, as a handler sees it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakebed.catalog.session import Session
+from lakebed.env.clock import Clock
+from lakebed.env.work import Workers
+from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.limits import S3_XML_BYTES_MAX
+from lakebed.s3.errors import Code, S3Error
+from lakebed.s3.request import Request
+from lakebed.s3.signatures.body import Body, BodyPlan, plan_body
+from lakebed.s3.signatures.gate import Admitted
+from lakebed.s3.xml import malformed
+
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(slots=True)
+class Call:
+    """One request that has been let in."""
+
+    request: Request
+    session: Session
+    """The use cases, with the permissions of whoever calls."""
+    admitted: Admitted
+    bucket: str
+    key: str
+    request_id: str
+    region: str
+    clock: Clock
+    workers: Workers
+    receive: Receive
+
+    @property
+    def ref(self) -> str:
+        """The first part of the key."""
+        return self.key.partition("/")[0]
+
+    @property
+    def path(self) -> str:
+        """The key behind the ref."""
+        return self.key.partition("/")[2]
+
+    def header(self, name: str) -> str:
+        """Return a header, by its name in lower case; "" if it was not sent."""
+        return self.request.headers.get(name, "")
+
+    def readable(self) -> tuple[str, str]:
+        """Return the ref and path to read from: a ref alone is no object.
+
+        Raises:
+            NotFoundError: `OBJECT_NOT_FOUND`.
+        """
+        ref, _, path = self.key.partition("/")
+        if not path:
+            raise NotFoundError(
+                ErrorKind.OBJECT_NOT_FOUND,
+                f"{self.key!r} is no object: keys are <branch, tag or commit>/<path>",
+            )
+        return ref, path
+
+    def writable(self) -> tuple[str, str]:
+        """Return the branch and path to write to.
+
+        Raises:
+            S3Error: the key has no path.
+        """
+        branch, _, path = self.key.partition("/")
+        if not branch or not path:
+            raise S3Error(
+                Code.INVALID_REQUEST, f"{self.key!r} is no object: write to <branch>/<path>", Key=self.key
+            )
+        return branch, path
+
+    def plan(self, *, checksums: bool = True) -> BodyPlan:
+        """Return what the request announces about its body, which is not asked for yet."""
+        return plan_body(self.request, self.admitted.verified, checksums=checksums)
+
+    def body(self, plan: BodyPlan) -> Body:
+        """Return the payload, which is checked while it is read."""
+        return plan.open(self._chunks(), workers=self.workers)
+
+    async def small_body(self, *, checksums: bool = True) -> bytes:
+        """Return a document that a client sends, checked.
+
+        Raises:
+            S3Error: it is too long to be one.
+        """
+        plan = self.plan(checksums=checksums)
+        if plan.length is not None and plan.length > S3_XML_BYTES_MAX:
+            raise malformed(f"A document has at most {S3_XML_BYTES_MAX} bytes.")
+        parts: list[bytes] = []
+        size = 0
+        async for piece in self.body(plan):
+            parts.append(piece)
+            size += len(piece)
+            if size > S3_XML_BYTES_MAX:
+                raise malformed(f"A document has at most {S3_XML_BYTES_MAX} bytes.")
+        return b"".join(parts)
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise S3Error(Code.INCOMPLETE_BODY, "The request ended before its body did.")
+            more = message.get("more_body", False)
+            data = message.get("body")
+            if data:
+                yield data

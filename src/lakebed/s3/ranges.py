@@ -1,0 +1,68 @@
+"""Which bytes of an object a read asks for: the `Range` header, or a part by its number."""
+
+import re
+from typing import Final
+
+from lakebed.objects.port import ByteRange
+from lakebed.s3.errors import Code, S3Error
+
+_RANGE: Final = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
+
+
+def parse_range(header: str, size_bytes: int) -> ByteRange | None:
+    """Return the bytes that a header asks for; None for one that is no range of bytes, which is ignored.
+
+    Raises:
+        S3Error: `InvalidRange`: they lie past the end of the object.
+    """
+    found = _RANGE.fullmatch(header.strip())
+    if found is None:
+        return None
+    first, last = found.groups()
+    if not first and not last:
+        return None
+    if first:
+        start = int(first)
+        if last and int(last) < start:
+            return None
+        end = min(int(last) + 1, size_bytes) if last else size_bytes
+    else:
+        start, end = max(size_bytes - int(last), 0), size_bytes
+    if start >= end:
+        raise unsatisfiable(header, size_bytes)
+    return ByteRange(start, end)
+
+
+def part_range(number: str, sizes: list[int], size_bytes: int) -> ByteRange:
+    """Return the bytes of one part; an object that was not sent in parts is one part.
+
+    Raises:
+        S3Error: `InvalidPartNumber`: there is no such part.
+    """
+    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= 10_000:
+        raise S3Error(
+            Code.INVALID_ARGUMENT,
+            "Part number must be an integer between 1 and 10000, inclusive",
+            ArgumentName="partNumber",
+            ArgumentValue=number,
+        )
+    wanted, sizes = int(number), sizes or [size_bytes]
+    if wanted > len(sizes):
+        raise S3Error(
+            Code.INVALID_PART_NUMBER,
+            "The requested partnumber is not satisfiable",
+            PartNumberRequested=number,
+            ActualPartCount=str(len(sizes)),
+        )
+    start = sum(sizes[: wanted - 1])
+    return ByteRange(start, start + sizes[wanted - 1])
+
+
+def unsatisfiable(header: str, size_bytes: int) -> S3Error:
+    """The error for a range that an object does not have."""
+    return S3Error(
+        Code.INVALID_RANGE,
+        "The requested range is not satisfiable",
+        RangeRequested=header,
+        ActualObjectSize=str(size_bytes),
+    )

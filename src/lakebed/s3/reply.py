@@ -1,0 +1,41 @@
+"""What a handler answers."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.s3.errors import S3Error
+from lakebed.s3.xml import DECLARATION, element
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+_XML: Final = (b"content-type", b"application/xml")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A status, headers, and a body: bytes, or chunks that are sent as they come."""
+
+    status: int
+    body: bytes | AsyncIterator[bytes] = b""
+    headers: Headers = ()
+    length: int | None = None
+    """How long a streamed body is, or the body that a HEAD leaves out; None for bytes that are sent."""
+
+
+def xml_reply(document: str, *, headers: Headers = ()) -> Reply:
+    """Return a document without its declaration as an answer."""
+    return Reply(200, (DECLARATION + document).encode(), (_XML, *headers))
+
+
+def error_reply(error: S3Error, *, resource: str, request_id: str) -> Reply:
+    """Return an error as clients read it."""
+    details = "".join(element(name, text) for name, text in error.details.items())
+    body = (
+        f"<Error>{element('Code', error.code.text)}{element('Message', error.message)}{details}"
+        f"{element('Resource', resource)}{element('RequestId', request_id)}</Error>"
+    )
+    headers: Headers = (_XML,)
+    if error.code.status in (429, 503):
+        headers = (_XML, (b"retry-after", b"1"))
+    return Reply(error.code.status, (DECLARATION + body).encode("utf-8", "replace"), headers)
