@@ -2,6 +2,7 @@
 
 import urllib.request
 
+import httpx
 import lakefs
 import lakefs_sdk
 import pytest
@@ -28,6 +29,16 @@ def test_an_object_goes_up_and_down_without_passing_the_server(on_s3: lakefs.Bra
         assert answer.read() == b"content"
     with on_s3.object("direct").reader(mode="rb", pre_sign=True) as reader:
         assert reader.read() == b"content"
+
+
+def test_the_file_of_a_tree_has_a_url_too(s3_backed: ServerProcess, on_s3: lakefs.Branch) -> None:
+    on_s3.object("tree").upload(data=b"a", mode="wb")
+    tree = on_s3.commit("for its tree").get_commit().meta_range_id
+    auth = (s3_backed.access_key, s3_backed.secret_key)
+    url = f"{s3_backed.endpoint}/api/v1/repositories/lake/metadata/object/meta_range/{tree}"
+    signed = httpx.get(url, params={"presign": "true"}, auth=auth)
+    assert signed.status_code == 302
+    assert httpx.get(signed.headers["location"]).content == httpx.get(url, auth=auth).content
 
 
 def test_fsspec_signs_where_the_server_says_so(s3_backed: ServerProcess, on_s3: lakefs.Branch) -> None:

@@ -98,7 +98,7 @@ class Links:
         now = await engine.parts.kv.now()
         address = engine.slices.next_address(now)
         await self._tokens.give_out(repo, name, parse_path(path), address=address, now=now)
-        signed = await self._sign("PUT", await engine.store_of(repo), address) if presign else None
+        signed = await sign(engine, "PUT", await engine.store_of(repo), address) if presign else None
         return Issued(address=f"{repo.namespace}/{address}", signed=signed)
 
     async def link(
@@ -139,7 +139,7 @@ class Links:
         return await self._tokens.redeem(repo, name, found, entry, now=now, condition=condition)
 
     async def _download(self, repo: Repository, address: str) -> SignedUrl:
-        return await self._sign("GET", *await self._place(repo, address))
+        return await sign(self._engine, "GET", *await self._place(repo, address))
 
     async def _place(self, repo: Repository, address: str) -> tuple[ObjectStore, str]:
         if "://" in address:
@@ -147,13 +147,15 @@ class Links:
             return source.store, source.key
         return await self._engine.store_of(repo), address
 
-    async def _sign(self, method: str, store: ObjectStore, key: str) -> SignedUrl:
-        if not store.capabilities.sign:
-            raise InvalidInputError(
-                ErrorKind.INVALID_ARGUMENT, "presign: this storage cannot sign URLs: leave it out"
-            )
-        expires_at = after(self._engine.parts.clock.now(), PRESIGN_SECONDS)
-        return SignedUrl(url=await store.sign(method, key, seconds=PRESIGN_SECONDS), expires_at=expires_at)
+
+async def sign(engine: Engine, method: str, store: ObjectStore, key: str) -> SignedUrl:
+    """Return a URL for an object, or raise `InvalidInputError` if the store cannot sign."""
+    if not store.capabilities.sign:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, "presign: this storage cannot sign URLs: leave it out"
+        )
+    expires_at = after(engine.parts.clock.now(), PRESIGN_SECONDS)
+    return SignedUrl(url=await store.sign(method, key, seconds=PRESIGN_SECONDS), expires_at=expires_at)
 
 
 def require_small(metadata: Mapping[str, str]) -> None:

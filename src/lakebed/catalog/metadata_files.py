@@ -12,6 +12,7 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.links import SignedUrl, sign
 from lakebed.committed.names import metarange_key, range_key
 from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.model.ids import MetarangeId, RangeId
@@ -39,6 +40,14 @@ class MetadataFiles:
         """Return the bytes of a file in chunks."""
         store, key = await self._find(repo_name, kind, name)
         return store.stream(key)
+
+    async def download(self, repo_name: str, kind: FileKind, name: str) -> SignedUrl:
+        """Return a URL for the bytes of a file.
+
+        Raises:
+            InvalidInputError: `INVALID_ARGUMENT`: the store cannot sign.
+        """
+        return await sign(self._engine, "GET", *await self._find(repo_name, kind, name))
 
     async def _find(self, repo_name: str, kind: FileKind, name: str) -> tuple[ObjectStore, str]:
         self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))

@@ -87,7 +87,7 @@ async def get_range(call: Call) -> Reply:
     "/repositories/{repository}/metadata/object/{type}/{object_id}",
     "getMetadataObject",
     query=FileQuery,
-    replies={200: bytes},
+    replies={200: bytes, 302: None},
     permissions=_READ,
     tag="internal",
 )
@@ -103,9 +103,11 @@ async def get_metadata_object(call: Call) -> Reply:
             raise InvalidInputError(
                 ErrorKind.INVALID_ARGUMENT, f"path: `type` {other!r} must be one of {get_args(FileKind)}"
             )
-    chunks = await call.session.metadata_files.read(call.path["repository"], kind, call.path["object_id"])
+    files, name = call.session.metadata_files, call.path["object_id"]
     if call.query(FileQuery).presign:
-        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "query: `presign` is not supported here")
+        signed = await files.download(call.path["repository"], kind, name)
+        return empty_reply(302, headers=((b"location", signed.url.encode()),))
+    chunks = await files.read(call.path["repository"], kind, name)
     return Reply(200, chunks, ((b"content-type", b"application/vnd.apache.parquet"),))
 
 
