@@ -298,3 +298,19 @@ def test_every_command_has_help(run: Run) -> None:
     for name in ("repo", "fs", "branch", "commit", "log", "diff", "merge", "tag", "stash", "auth", "doctor"):
         assert name in page.text
         assert run(name, "--help").code == 0
+
+
+def test_branches_are_protected_and_data_is_kept_by_rules(run: Run, repo: Repo) -> None:
+    name = f"lakebed://{repo.name}"
+    assert run("repo", "protected", name).text == "No branch is protected.\n"
+    assert run("repo", "protect", name, "main").code == 0
+    assert run("repo", "protected", name, "--json").json == ["main"]
+    assert run("commit", f"{name}/main", "-m", "Refused", "--allow-empty").code == 6
+    assert run("repo", "unprotect", name, "main", "--json").json == {"pattern": "main", "protected": False}
+
+    assert "everything is kept" in run("repo", "retention", name).text
+    assert run("repo", "retention", name, "--days", 30, "--branch", "main=90").code == 0
+    rules = run("repo", "retention", name, "--json").json
+    assert rules == {"default_retention_days": 30, "branches": [{"branch_id": "main", "retention_days": 90}]}
+    assert run("repo", "retention", name, "--branch", "main=1").code == 2
+    assert run("repo", "retention", name, "--clear", "--json").json is None

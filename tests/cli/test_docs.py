@@ -33,6 +33,8 @@ def _configured(server: ServerProcess, monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.chdir(tmp_path)
 
 
+# Dask of today calls what pandas of today deprecates.
+@pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")
 @pytest.mark.parametrize("page", ["python.md", "fsspec.md"])
 def test_the_python_of_a_page_runs(page: str) -> None:
     code = "\n".join(blocks(page, "python"))

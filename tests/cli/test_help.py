@@ -35,13 +35,12 @@ def commands() -> Iterator[tuple[str, Any]]:
 ALL = dict(commands())
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_every_command_and_every_option_says_what_it_is_for(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in ALL if name.partition(" ")[0] != "demo"])
+def test_every_command_and_everything_it_takes_says_what_it_is_for(name: str) -> None:
     command = ALL[name]
-    options = [each for each in command.params if each.param_type_name == "option"]
 
     assert command.help
-    assert [each.name for each in options if not each.help] == []
+    assert [each.name for each in command.params if not each.help] == []
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name.partition(" ")[0] != "demo"])

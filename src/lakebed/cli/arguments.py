@@ -42,19 +42,47 @@ def _names(client: Client, typed: str) -> list[str]:
 
 
 RepoArgument = Annotated[
-    str, typer.Argument(metavar="lakebed://REPO", autocompletion=complete, show_default=False)
+    str,
+    typer.Argument(
+        metavar="lakebed://REPO", help="A repository.", autocompletion=complete, show_default=False
+    ),
 ]
 RefArgument = Annotated[
-    str, typer.Argument(metavar="lakebed://REPO/REF", autocompletion=complete, show_default=False)
+    str,
+    typer.Argument(
+        metavar="lakebed://REPO/REF",
+        help="A branch, a tag, a commit, or an expression such as main~2.",
+        autocompletion=complete,
+        show_default=False,
+    ),
 ]
 BranchArgument = Annotated[
-    str, typer.Argument(metavar="lakebed://REPO/BRANCH", autocompletion=complete, show_default=False)
+    str,
+    typer.Argument(
+        metavar="lakebed://REPO/BRANCH", help="A branch.", autocompletion=complete, show_default=False
+    ),
 ]
 TagArgument = Annotated[
-    str, typer.Argument(metavar="lakebed://REPO/TAG", autocompletion=complete, show_default=False)
+    str,
+    typer.Argument(metavar="lakebed://REPO/TAG", help="A tag.", autocompletion=complete, show_default=False),
 ]
 PathArgument = Annotated[
-    str, typer.Argument(metavar="lakebed://REPO/REF/PATH", autocompletion=complete, show_default=False)
+    str,
+    typer.Argument(
+        metavar="lakebed://REPO/REF/PATH",
+        help="An object at a ref; where that makes sense, a folder.",
+        autocompletion=complete,
+        show_default=False,
+    ),
+]
+DestinationArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="lakebed://REPO/BRANCH/PATH",
+        help="Where to, on a branch; ending in a slash, a folder.",
+        autocompletion=complete,
+        show_default=False,
+    ),
 ]
 MessageOption = Annotated[
     str, typer.Option("--message", "-m", help="What was done, and why.", show_default=False)

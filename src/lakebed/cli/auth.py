@@ -34,10 +34,14 @@ app.add_typer(group_app, name="group")
 app.add_typer(policy_app, name="policy")
 app.add_typer(key_app, name="key")
 
-UserArgument = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", show_default=False)]
-HolderArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's name.", show_default=False)]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.", show_default=False)]
+PolicyArgument = Annotated[
+    str, typer.Argument(metavar="POLICY", help="The policy's name.", show_default=False)
+]
+HolderArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name of that user or group.", show_default=False)
+]
 
 
 class Kind(StrEnum):
@@ -47,7 +51,9 @@ class Kind(StrEnum):
     GROUP = "group"
 
 
-KindArgument = Annotated[Kind, typer.Argument(help="Whom it counts for.", show_default=False)]
+KindArgument = Annotated[
+    Kind, typer.Argument(metavar="user|group", help="Whom it counts for.", show_default=False)
+]
 _HOLDERS: dict[Kind, Holder] = {Kind.USER: "users", Kind.GROUP: "groups"}
 
 
@@ -199,12 +205,24 @@ def create_policy(
     policy: PolicyArgument,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", exists=True, dir_okay=False, allow_dash=True, show_default=False),
+        typer.Argument(
+            metavar="FILE",
+            help="A JSON file; - is standard input.",
+            exists=True,
+            dir_okay=False,
+            allow_dash=True,
+            show_default=False,
+        ),
     ],
     *,
     json: JsonOption = False,
 ) -> None:
-    """Create a policy from a JSON file with a list `statement` of effect, action and resource."""
+    r"""Create a policy from a JSON file with a list of statements.
+
+    The file: {"statement": \[{"effect": "allow", "action": \["fs:ReadObject"], "resource": "*"}]}
+
+    Example: lakebed auth policy create readers readers.json
+    """
     with Client() as client:
         made = client.auth.create_policy(policy, _statements(file))
     print_json(made) if json else say("policy {}", made.id)

@@ -27,7 +27,10 @@ CommitArgument = Annotated[
     str,
     typer.Argument(metavar="COMMIT", help="A commit, or an expression such as main~1.", show_default=False),
 ]
-ParentOption = Annotated[int, typer.Option(help="Against which parent of a merge, from 1.")]
+ParentOption = Annotated[
+    int,
+    typer.Option(help="Of a merge: against which of its parents, counted from 1.", show_default=False),
+]
 
 
 def branch_of(client: Client, text: str) -> Branch:
@@ -62,7 +65,10 @@ def create(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Create a branch. No object is copied."""
+    """Create a branch. No object is copied.
+
+    Example: lakebed branch create lakebed://shop/fix --source v1
+    """
     with Client() as client:
         handle = branch_of(client, branch)
         origin = source or client.repo(handle.repo).info().default_branch
@@ -117,7 +123,10 @@ def reset(
 def revert(
     branch: BranchArgument, commit: CommitArgument, *, parent: ParentOption = 0, json: JsonOption = False
 ) -> None:
-    """Undo a commit by a new one."""
+    """Undo a commit by a new one.
+
+    Example: lakebed branch revert lakebed://shop/main main~1
+    """
     with Client() as client:
         handle = branch_of(client, branch)
         handle.revert(commit, parent_number=parent)

@@ -18,7 +18,10 @@ def commit(
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Commit even without changes.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Commit what is uncommitted on a branch."""
+    """Commit what is uncommitted on a branch.
+
+    Example: lakebed commit lakebed://shop/main -m "Add prices" --meta job=17
+    """
     with Client() as client:
         handle = branch_of(client, branch)
         made = handle.commit(message, metadata=parse_pairs(meta or []), allow_empty=allow_empty)

@@ -34,7 +34,10 @@ def diff(
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Print at most so many.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what REF has that the first one has not: [green]+[/] added, [red]-[/] removed, [yellow]~[/] changed."""
+    """Show what REF has that the first one has not: [green]+[/] added, [red]-[/] removed, [yellow]~[/] changed.
+
+    Example: lakebed diff lakebed://shop/main fix
+    """
     uri, delimiter = parse_ref(left), "/" if fold else ""
     with Client() as client:
         repo = client.repo(uri.repo)

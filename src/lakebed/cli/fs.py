@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from lakebed.cli.arguments import PathArgument
+from lakebed.cli.arguments import DestinationArgument, PathArgument
 from lakebed.cli.output import (
     JsonOption,
     console,
@@ -107,7 +107,7 @@ def upload(
             show_default=False,
         ),
     ],
-    to: PathArgument,
+    to: DestinationArgument,
     *,
     recursive: RecursiveOption = False,
     content_type: Annotated[
@@ -115,7 +115,13 @@ def upload(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Upload a file, or with -r a folder; what is there already with the same content is not sent again."""
+    """Upload a file, or with -r a folder.
+
+    What is there already with the same content is not sent again, so a command
+    that was stopped is simply repeated.
+
+    Example: lakebed fs upload -r ./prices lakebed://shop/main/prices/
+    """
     uri = parse_object(to, path_required=not recursive)
     if recursive:
         conclude(_upload_folder(source, uri), verb="uploaded", json=json)
@@ -146,7 +152,13 @@ def download(
     recursive: RecursiveOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Download an object, or with -r a folder; what is there already with the same content is not fetched again."""
+    """Download an object, or with -r a folder.
+
+    What is there already with the same content is not fetched again, so a
+    command that was stopped is simply repeated.
+
+    Example: lakebed fs download -r lakebed://shop/v1/prices/ ./prices
+    """
     uri = parse_object(path, path_required=not recursive)
     if recursive:
         conclude(_download_folder(uri, to), verb="downloaded", json=json)
@@ -165,9 +177,18 @@ def download(
 
 @app.command()
 def cp(
-    source: PathArgument, to: PathArgument, *, recursive: RecursiveOption = False, json: JsonOption = False
+    source: PathArgument,
+    to: DestinationArgument,
+    *,
+    recursive: RecursiveOption = False,
+    json: JsonOption = False,
 ) -> None:
-    """Copy an object, or with -r a folder, within a repository. No bytes move; what is there already is left."""
+    """Copy an object, or with -r a folder, within a repository. No bytes move.
+
+    What is there already with the same content is left as it is.
+
+    Example: lakebed fs cp -r lakebed://shop/v1/prices/ lakebed://shop/main/old/
+    """
     here, there = (
         parse_object(source, path_required=not recursive),
         parse_object(to, path_required=not recursive),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lakebed.cli.arguments import MetadataOption, PathArgument
+from lakebed.cli.arguments import DestinationArgument, MetadataOption
 from lakebed.cli.output import JsonOption, parse_pairs, print_json, say, short
 from lakebed.client.client import Client
 from lakebed.client.uri import parse_object
@@ -18,7 +18,7 @@ def import_objects(
             metavar="ADDRESS", help="Where they lie, such as s3://bucket/prefix/.", show_default=False
         ),
     ],
-    to: PathArgument,
+    to: DestinationArgument,
     *,
     message: Annotated[str, typer.Option("--message", "-m", help="The commit's message.")] = "",
     meta: MetadataOption = None,
@@ -26,7 +26,12 @@ def import_objects(
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Start it and leave.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Bring objects that lie in storage already into a branch, as a commit. Nothing is copied."""
+    """Bring objects that lie in storage already into a branch, as a commit. Nothing is copied.
+
+    The server must allow it: its import prefixes say what may be imported.
+
+    Example: lakebed import s3://bucket/raw/ lakebed://shop/main/raw/
+    """
     uri = parse_object(to, path_required=False)
     with Client() as client:
         branch = client.repo(uri.repo).branch(uri.ref)

@@ -21,7 +21,10 @@ def log(
     since: Annotated[str | None, typer.Option(help="Nothing older, as 2026-01-31T00:00:00Z.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show the history of a ref, newest first; with a path, of that object or folder."""
+    """Show the history of a ref, newest first; with a path, of that object or folder.
+
+    Example: lakebed log lakebed://shop/main/prices/
+    """
     uri = parse_uri(ref)
     if not uri.ref:
         raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{ref!r} must be lakebed://repo/ref")

@@ -47,7 +47,10 @@ def merge(
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Merge even without changes.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Merge a ref into a branch: all of it at once, or nothing."""
+    """Merge a ref into a branch: all of it at once, or nothing.
+
+    Example: lakebed merge lakebed://shop/fix main -m "Take the correction"
+    """
     uri = parse_ref(source)
     dest = parse_other_ref(into, uri.repo)
     with Client() as client:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from lakebed.cli import rules
 from lakebed.cli.arguments import RepoArgument
 from lakebed.cli.output import (
     JsonOption,
@@ -21,7 +22,7 @@ from lakebed.cli.output import (
 from lakebed.client.client import Client
 from lakebed.client.uri import parse_repo
 
-app = typer.Typer(help="Create, list and delete repositories.", no_args_is_help=True)
+app = typer.Typer(help="Create, list and delete repositories, and set their rules.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -58,7 +59,10 @@ def create(
     default_branch: Annotated[str, typer.Option(help="The first branch.")] = "main",
     json: JsonOption = False,
 ) -> None:
-    """Create a repository over an empty place in the object store."""
+    """Create a repository over an empty place in the object store.
+
+    Example: lakebed repo create lakebed://shop s3://bucket/shop
+    """
     with Client() as client:
         made = client.repo(parse_repo(repo)).create(storage, default_branch=default_branch)
     if json:
@@ -105,3 +109,7 @@ def delete(
     with Client() as client:
         client.repo(name).delete(force=force)
     say_done("deleted {}", name, json=json, deleted=name)
+
+
+# Last, so that they come last in the help.
+app.add_typer(rules.app)

@@ -21,7 +21,7 @@ from lakebed.client.client import Client
 from lakebed.client.tag import Tag
 from lakebed.client.uri import parse_ref, parse_repo
 
-app = typer.Typer(help="Name commits for good.", no_args_is_help=True)
+app = typer.Typer(help="Name commits, for good: a tag never moves.", no_args_is_help=True)
 
 
 def _tag(client: Client, text: str) -> Tag:
@@ -50,7 +50,10 @@ def create(
     *,
     json: JsonOption = False,
 ) -> None:
-    """Give a commit a name that never moves."""
+    """Give a commit a name that never moves.
+
+    Example: lakebed tag create lakebed://shop/v1 main
+    """
     with Client() as client:
         made = _tag(client, tag).create(ref)
     if json:
