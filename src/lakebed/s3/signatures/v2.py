@@ -7,7 +7,7 @@ time and the x-amz headers; nothing of the body, and no other part of the query.
 import hmac
 from base64 import b64encode
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from lakebed.auth.secret import Secret
 from lakebed.env.clock import SECOND, Instant
@@ -64,7 +64,8 @@ def _string_to_sign(request: Request, signed: SignedV2, virtual_bucket: str | No
     amz = {name: value for name, value in headers.items() if name.startswith("x-amz-")}
     if signed.expires_at is not None:
         # Whoever opens a presigned URL cannot send headers, so signers put some into the query.
-        amz = {name: value for name, value in request.query.items() if name.startswith("x-amz-")} | amz
+        pairs = [part.partition("=") for part in request.raw_query.split("&")]
+        amz = {name: _plain(value) for name, _, value in pairs if name.startswith("x-amz-")} | amz
     lines = [
         request.method,
         headers.get("content-md5", "").strip(),
@@ -84,4 +85,9 @@ def _resource(request: Request, virtual_bucket: str | None) -> str:
     signed = sorted(pair for pair in pairs if pair[0] in _SUB_RESOURCES)
     if not signed:
         return path
-    return path + "?" + "&".join([f"{name}{equals}{unquote(value)}" for name, equals, value in signed])
+    return path + "?" + "&".join([f"{name}{equals}{_plain(value)}" for name, equals, value in signed])
+
+
+def _plain(value: str) -> str:
+    # As Latin-1, like everything else of the head: `octets` gives back the bytes that were signed.
+    return unquote_to_bytes(octets(value)).decode("latin-1")
