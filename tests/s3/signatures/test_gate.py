@@ -1,0 +1,143 @@
+"""The gate: who comes in, and for how long."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from botocore.auth import HmacV1Auth, S3SigV4Auth, S3SigV4QueryAuth
+from botocore.credentials import Credentials
+
+from lakebed.auth.auth import Auth
+from lakebed.model.auth import IssuedKey
+from lakebed.s3.errors import Code, S3Error
+from lakebed.s3.request import Request
+from lakebed.s3.signatures.gate import Gate
+from tests.s3.signatures.signing import signed_by
+from tests.unit.auth.world import PAIR, World
+
+
+@pytest.fixture
+async def installed() -> World:
+    """Set up: `admin` with the key pair `PAIR`. Its time is the one that requests here are signed at."""
+    world = World()
+    await world.auth.setup.set_up("admin", pair=PAIR)
+    return world
+
+
+def gate_of(auth: Auth, world: World) -> Gate:
+    return Gate(auth.authenticator, world.clock)
+
+
+def signed_with(access_key: str, secret: str, **kwargs: Any) -> Request:
+    return signed_by(S3SigV4Auth(Credentials(access_key, secret), "s3", "us-east-1"), **kwargs)
+
+
+async def refusal(gate: Gate, request: Request) -> Code:
+    with pytest.raises(S3Error) as refused:
+        await gate.admit(request)
+    return refused.value.code
+
+
+@pytest.mark.parametrize(
+    "signer",
+    [
+        lambda pair: S3SigV4Auth(pair, "s3", "us-east-1"),
+        lambda pair: S3SigV4QueryAuth(pair, "s3", "us-east-1", expires=60),
+        HmacV1Auth,
+    ],
+)
+async def test_the_owner_of_a_key_is_let_in(installed: World, signer: Callable[[Credentials], Any]) -> None:
+    request = signed_by(signer(Credentials(PAIR.access_key_id, PAIR.secret_access_key)))
+
+    admitted = await gate_of(installed.auth, installed).admit(request)
+
+    assert admitted.caller.id == "admin"
+    assert admitted.verified.access_key == PAIR.access_key_id
+
+
+async def test_nobody_is_let_in_without_a_signature(installed: World) -> None:
+    request = Request(method="GET", raw_path="/lake", raw_query="", headers={"host": "a"}, query={})
+
+    assert await refusal(gate_of(installed.auth, installed), request) is Code.ACCESS_DENIED
+
+
+@pytest.mark.parametrize("access_key", ["AKIAUNKNOWN", "-", "a/b", "é"])
+async def test_a_key_that_nobody_has_is_unknown(installed: World, access_key: str) -> None:
+    request = signed_with(access_key, "secret")
+
+    assert await refusal(gate_of(installed.auth, installed), request) is Code.INVALID_ACCESS_KEY_ID
+
+
+async def test_a_wrong_secret_does_not_match(installed: World) -> None:
+    request = signed_with(PAIR.access_key_id, "another secret")
+
+    assert await refusal(gate_of(installed.auth, installed), request) is Code.SIGNATURE_DOES_NOT_MATCH
+
+
+async def revoke_key(auth: Auth, key: IssuedKey) -> None:
+    await auth.credentials.delete("ann", key.id)
+
+
+async def delete_user(auth: Auth, _key: IssuedKey) -> None:
+    await auth.users.delete("ann")
+
+
+@pytest.mark.parametrize("revoke", [revoke_key, delete_user])
+async def test_a_revoked_key_fails_at_the_next_request_in_every_process(
+    installed: World, revoke: Callable[[Auth, IssuedKey], Awaitable[None]]
+) -> None:
+    processes = [installed.auth, installed.process()]
+    await installed.auth.users.create("ann")
+    key = await installed.auth.credentials.create("ann")
+    request = signed_with(key.id, key.secret_access_key)
+    for process in processes:
+        assert (await gate_of(process, installed).admit(request)).caller.id == "ann"
+
+    await revoke(processes[1], key)
+
+    for process in processes:
+        assert await refusal(gate_of(process, installed), request) is Code.INVALID_ACCESS_KEY_ID
+
+
+async def test_a_secret_that_was_seen_is_remembered_until_something_changes(installed: World) -> None:
+    authenticator = installed.auth.authenticator
+    first = await authenticator.signer_for(PAIR.access_key_id)
+    assert await authenticator.signer_for(PAIR.access_key_id) is first
+
+    await installed.process().users.create("ann")
+
+    assert await authenticator.signer_for(PAIR.access_key_id) is not first
+
+
+async def test_the_memory_of_secrets_has_a_limit(installed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakebed.auth.authenticator.AUTH_CACHE_ITEMS", 3)
+    keys = [await installed.auth.credentials.create("admin") for _ in range(5)]
+
+    for key in keys:
+        assert await installed.auth.authenticator.signer_for(key.id) is not None
+
+    assert len(installed.auth.authenticator._signers) == 3
+
+
+async def test_signing_keys_are_kept_with_the_secret_and_not_without_limit(installed: World) -> None:
+    signer = await installed.auth.authenticator.signer_for(PAIR.access_key_id)
+    gate = gate_of(installed.auth, installed)
+    assert signer is not None
+    pair = Credentials(PAIR.access_key_id, PAIR.secret_access_key)
+
+    for number in range(40):
+        await gate.admit(signed_by(S3SigV4Auth(pair, "s3", f"region-{number}")))
+        assert 0 < len(signer.secret.derived) <= 16
+
+
+async def test_nothing_shows_a_secret(installed: World) -> None:
+    request = signed_with(PAIR.access_key_id, PAIR.secret_access_key)
+    signer = await installed.auth.authenticator.signer_for(PAIR.access_key_id)
+    admitted = await gate_of(installed.auth, installed).admit(request)
+    assert signer is not None
+
+    shown = repr(signer) + repr(signer.secret) + repr(admitted)
+
+    assert PAIR.secret_access_key not in shown
+    for key in signer.secret.derived.values():
+        assert repr(key) not in shown
