@@ -6,10 +6,10 @@ send the reply. Whatever goes wrong on the way becomes an error body in one plac
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from lakebed.api.call import Call, ClientGoneError, Receive
 from lakebed.api.cookies import login_cookie

@@ -55,11 +55,18 @@ def page_of(
 ) -> PageOf[T]:
     """Return a page; `last` is the name of its last result, which the next page comes after."""
     return PageOf(
-        pagination=Pagination(
-            has_more=has_more,
-            next_offset=last if has_more else "",
-            results=len(results),
-            max_per_page=max_per_page,
-        ),
+        pagination=pagination_of(len(results), has_more=has_more, last=last, max_per_page=max_per_page),
         results=results,
+    )
+
+
+def pagination_of(
+    results: int, *, has_more: bool, last: str, max_per_page: int = LIST_PAGE_MAX
+) -> Pagination:
+    """Return what a page of so many results says about itself."""
+    return Pagination(
+        has_more=has_more,
+        next_offset=last if has_more else "",
+        results=results,
+        max_per_page=max_per_page,
     )

@@ -1,7 +1,6 @@
 """What a handler answers."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,8 +13,7 @@ _JSON: Headers = ((b"content-type", b"application/json"),)
 _TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """A status, headers, and a body: bytes, or chunks that are sent as they come."""
 
     status: int

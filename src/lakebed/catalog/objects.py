@@ -7,7 +7,9 @@ bytes.
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from lakebed.auth.actions import Action
 from lakebed.auth.arns import namespace_arn, object_arn, repository_arn

@@ -6,8 +6,9 @@ read, and the record that was read comes along, so that the reader who asked nee
 not read it again.
 """
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.model.branch import Branch
@@ -30,8 +31,7 @@ class RefType(Enum):
     COMMIT = "commit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedRef:
+class ResolvedRef(msgspec.Struct, frozen=True, kw_only=True):
     """The commit a ref stands for, and for a branch the record it was taken from."""
 
     type: RefType

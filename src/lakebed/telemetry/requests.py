@@ -11,6 +11,7 @@ starts again, so sums never go down.
 
 import mmap
 import struct
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -106,6 +107,6 @@ def _read(data: bytes) -> Iterator[tuple[str, list[float]]]:
     names = msgspec.json.decode(data[_SIZE.size : _SIZE.size + size], type=list[str])
     at = _SIZE.size + size
     at += -at % 8
-    cells: memoryview[float] = memoryview(data)[at:].cast("d")
+    cells = array("d", data[at:])
     for index, name in enumerate(names):
         yield name, cells[_CELLS * index : _CELLS * (index + 1)].tolist()

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from lakebed.format.columns import column, text_buffers
@@ -65,9 +66,9 @@ async def folded_page(
     A row whose key has `delimiter` behind `prefix` is folded into the prefix that ends with it.
     With `peek`, a folder costs one of its calls, and the stream is begun only for rows.
     """
-    fold = _Fold(prefix.encode(), delimiter.encode())
+    fold = _Fold(prefix, delimiter)
     folder = fold(after.encode()) if after.startswith(prefix) else None
-    cursor = successor(after) if folder is None else _past(folder.decode())
+    cursor = successor(after) if folder is None else _text(fold.past(folder))
     page = _Page(fold, amount)
     while cursor is not None:
         if peek is not None:
@@ -76,13 +77,18 @@ async def folded_page(
                 break
             folder = fold(first.encode())
             if folder is not None:
-                cursor = page.add_folder(folder)
+                cursor = _text(page.add_folder(folder))
                 continue
             cursor = first
         async with aclosing(scan(cursor)) as stream:
             cursor = await page.take(stream)
     rows = pa.concat_tables(page.parts) if page.parts else schema.empty_table()
-    return BlockPage(rows=rows, prefixes=tuple(page.prefixes), has_more=page.has_more)
+    prefixes = tuple([each.decode() for each in page.folders])
+    return BlockPage(rows=rows, prefixes=prefixes, has_more=page.has_more)
+
+
+def _text(key: bytes | None) -> str | None:
+    return key.decode() if key is not None else None
 
 
 def successor(key: str) -> str:
@@ -93,11 +99,11 @@ def successor(key: str) -> str:
 class BlockKeys:
     """The key column of a block, for a search of a few rows: Arrow's own scalars cost a microsecond each."""
 
-    __slots__ = ("_data", "_offsets", "rows")
+    __slots__ = ("_arrays", "_data", "_offsets", "rows")
 
     def __init__(self, block: pa.Table) -> None:
-        offsets, data = text_buffers(column(block, "key"))
-        self._offsets, self._data = offsets.data, data.data
+        self._arrays = text_buffers(column(block, "key"))
+        self._offsets, self._data = self._arrays[0].data, self._arrays[1].data
         self.rows = block.num_rows
 
     def __getitem__(self, row: int) -> bytes:
@@ -122,17 +128,49 @@ class BlockKeys:
                 high = middle
         return low
 
+    def rows_without(self, byte: int, skipped: int, first: int, most: int) -> int:
+        """Return how many rows from `first` on, of the next `most`, lack `byte` behind their first `skipped` bytes."""
+        offsets, data = self._arrays
+        begin, end = int(offsets[first]), int(offsets[first + most])
+        at = begin + np.flatnonzero(data[begin:end] == byte)
+        rows = np.searchsorted(offsets, at, side="right") - 1
+        found = rows[at - offsets[rows] >= skipped]
+        return int(found[0]) - first if len(found) else most
 
-@dataclass(frozen=True, slots=True)
+
 class _Fold:
     """Which folder a key is folded into, if any."""
 
-    prefix: bytes
-    delimiter: bytes
+    __slots__ = ("_after_delimiter", "_delimiter", "_skipped")
+
+    def __init__(self, prefix: str, delimiter: str) -> None:
+        self._skipped = len(prefix.encode())
+        self._delimiter = delimiter.encode()
+        following = _past(delimiter)
+        # Nearly always: the delimiter with its last character one greater.
+        self._after_delimiter = (
+            following.encode() if following is not None and len(following) == len(delimiter) else None
+        )
 
     def __call__(self, key: bytes) -> bytes | None:
-        at = key.find(self.delimiter, len(self.prefix))
-        return key[: at + len(self.delimiter)] if at >= 0 else None
+        at = key.find(self._delimiter, self._skipped)
+        return key[: at + len(self._delimiter)] if at >= 0 else None
+
+    def past(self, folder: bytes) -> bytes | None:
+        """Return the smallest text greater than every key in `folder`; None if there is none."""
+        if self._after_delimiter is not None:
+            return folder[: -len(self._delimiter)] + self._after_delimiter
+        following = _past(folder.decode())
+        return following.encode() if following is not None else None
+
+    def plain_rows(self, keys: BlockKeys, first: int, most: int) -> int:
+        """Return how many rows from `first` on, of the next `most`, are in no folder."""
+        if len(self._delimiter) == 1:
+            return keys.rows_without(self._delimiter[0], self._skipped, first, most)
+        for run in range(most):
+            if self(keys[first + run]) is not None:
+                return run
+        return most
 
 
 class _Page:
@@ -142,55 +180,53 @@ class _Page:
         self._fold = fold
         self._room = amount
         self.parts: list[pa.Table] = []
-        self.prefixes: list[str] = []
+        self.folders: list[bytes] = []
         self.has_more = False
 
-    def add_folder(self, folder: bytes) -> str | None:
+    def add_folder(self, folder: bytes) -> bytes | None:
         """Add a common prefix; return where to go on, or None at the end of the page."""
         if self._room == 0:
             self.has_more = True
             return None
         self._room -= 1
-        self.prefixes.append(folder.decode())
-        return _past(self.prefixes[-1])
+        self.folders.append(folder)
+        return self._fold.past(folder)
 
     async def take(self, blocks: AsyncGenerator[pa.Table, None]) -> str | None:
         """Fill the page from a stream; return where to begin the next one, or None at the end of the page."""
+        fold, beyond, length = self._fold, b"", 0
         async for block in blocks:
-            keys, index, length = BlockKeys(block), 0, 0
-            while index < block.num_rows:
-                run, folder = self._next_folder(keys, index)
-                if run:
+            keys = BlockKeys(block)
+            index = keys.position(beyond)
+            if index == keys.rows and index:
+                # The folder holds this whole block, and who knows how many more: seek past it.
+                return beyond.decode()
+            while index < keys.rows:
+                if self._room == 0:
+                    self.has_more = True
+                    return None
+                folder = fold(keys[index])
+                if folder is None:
+                    run = fold.plain_rows(keys, index, min(self._room, keys.rows - index))
                     self.parts.append(block.slice(index, run))
                     self._room -= run
                     index += run
-                if index < block.num_rows and self._room == 0:
-                    self.has_more = True
-                    return None
-                if folder is None:
                     continue
-                beyond = self.add_folder(folder)
-                if beyond is None:
+                following = self.add_folder(folder)
+                if following is None:
                     return None
+                beyond = following
                 # Folders are mostly about as long as the one before.
-                start, index = index, keys.position(beyond.encode(), low=index, guess=index + length)
-                length = index - start
-                if index == block.num_rows:
-                    return beyond
+                start, index = index, keys.position(beyond, low=index + 1, guess=index + length)
+                length = max(length // 2, index - start)
         return None
-
-    def _next_folder(self, keys: BlockKeys, index: int) -> tuple[int, bytes | None]:
-        """Return how many rows from `index` on are plain and fit, and the folder that follows them."""
-        most = min(self._room, keys.rows - index)
-        for run in range(most):
-            folder = self._fold(keys[index + run])
-            if folder is not None:
-                return run, folder
-        return most, None
 
 
 def _past(prefix: str) -> str | None:
     """Return the smallest text greater than every key with `prefix`; None if there is none."""
+    prefix = prefix.rstrip("\U0010ffff")
+    if not prefix:
+        return None
     last = ord(prefix[-1])
     following = 0xE000 if last == 0xD7FF else last + 1  # Surrogates are no characters.
-    return prefix[:-1] + chr(following) if following <= 0x10FFFF else None
+    return prefix[:-1] + chr(following)

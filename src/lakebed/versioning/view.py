@@ -8,8 +8,8 @@ a time.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from lakebed.committed.trees import Trees
@@ -32,8 +32,7 @@ from lakebed.versioning.parts import Parts
 _PIECE_GROWTH = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """What to read: a tree, and the branch record above it unless only what is committed counts."""
 
     tree: MetarangeId

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.unit.format.golden import ENTRIES, RANGE_HASH
 
 from lakebed.format.blocks import empty_entries, entry_block

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from lakebed.errors import ConflictError, ErrorKind, PreconditionError, UnavailableError
 from lakebed.format.blocks import block_changes
@@ -143,7 +144,7 @@ async def test_a_read_modify_write_fails_if_the_object_changed(lake: Lake) -> No
     await lake.write(entry("a", "2"))
 
     with pytest.raises(PreconditionError):
-        await lake.write(replace(seen, metadata={"k": "v"}), condition=IfSame(seen))
+        await lake.write(structs.replace(seen, metadata={"k": "v"}), condition=IfSame(seen))
 
 
 async def test_one_refused_condition_does_not_refuse_its_neighbours(lake: Lake) -> None:

@@ -10,11 +10,12 @@ from lakebed.api.byte_ranges import parse_range, range_error
 from lakebed.api.call import Call
 from lakebed.api.errors import STATUS
 from lakebed.api.http_dates import http_date
+from lakebed.api.listing_bodies import listing_json
 from lakebed.api.numbers import Seconds, Size
 from lakebed.api.object_bodies import ObjectStats, object_stats, stats_page
 from lakebed.api.operation import Body, Operations, Permission
 from lakebed.api.pages import Amount, PageOf, wanted
-from lakebed.api.reply import Headers, Reply, empty_reply, json_reply
+from lakebed.api.reply import Headers, Reply, empty_reply, json_reply, raw_json_reply
 from lakebed.api.uploads import read_upload
 from lakebed.auth.actions import Action
 from lakebed.auth.caller import DENIED_TEXT
@@ -202,9 +203,10 @@ async def list_objects(call: Call) -> Reply:
         amount=wanted(query.amount),
     )
     namespace = await call.session.objects.namespace(repository)
+    if not query.presign:
+        return raw_json_reply(200, listing_json(page, namespace, with_metadata=query.user_metadata))
     body = stats_page(page, namespace, with_metadata=query.user_metadata)
-    if query.presign:
-        await _sign_all(call, body.results)
+    await _sign_all(call, body.results)
     return json_reply(200, body)
 
 
