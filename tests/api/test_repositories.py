@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from lakebed.auth.caller import Caller
+from lakebed.auth.decisions import Permissions
 from lakebed.auth.statements import StatementDocument
+from lakebed.errors import DeniedError
 from lakebed.testing.asgi import AsgiClient
 from lakebed.testing.rest import Rest
 
@@ -73,3 +76,9 @@ async def test_whoever_may_create_a_repository_needs_no_more_for_its_sample(rest
     assert len(await paths(rest.admin, "main")) == 4
     viewer = await rest.user("viewer", "Viewers")
     assert await create(viewer, name="other", sample_data=True) == 401
+
+
+async def test_nobody_else_can_have_a_repository_filled(rest: Rest) -> None:
+    nobody = Caller(id="nobody", permissions=Permissions([], user="nobody"))
+    with pytest.raises(DeniedError):
+        await rest.app._services.sessions.of(nobody).samples.fill("lake")

@@ -45,9 +45,9 @@ class Kind:
 
     def of_toml(self, value: Any) -> Any:
         """Return the value that TOML's `value` means; `ValueError` if it means none."""
-        # A boolean is an integer to Python and to nobody else.
-        if not isinstance(value, self.toml) or (isinstance(value, bool) and self.toml is not bool):
+        if not isinstance(value, self.toml):
             raise ValueError(value)
+        # A boolean is an integer to Python and to nobody else: as text it is no number.
         return self.of_text(str(value).lower() if isinstance(value, bool) else str(value))
 
 
