@@ -135,6 +135,35 @@ async def test_a_broken_form_is_refused(admin: AsgiClient, content_type: str) ->
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"--x",
+        b"--x--\r\n",
+        b"--x\r\n\r\n",
+        b'--x\r\nContent-Disposition: form-data; name="other"\r\n\r\nabc\r\n--x--\r\n',
+        b'--x\r\nContent-Disposition: form-data; name="content"\r\n\r\n',
+        b'--x\r\nContent-Disposition: form-data; name="content"\r\n\r\nabc',
+        b'--x\r\nContent-Disposition: form-data; name="content"\r\n\r\nabc\r\n--',
+        b"--x\r\n" + b"X" * 100_000,
+    ],
+)
+async def test_a_form_that_has_no_whole_content_is_refused(admin: AsgiClient, body: bytes) -> None:
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    for pieces in ([body], [body[at : at + 1] for at in range(min(len(body), 500))] + [body[500:]]):
+        answer = await admin("POST", OBJECTS, query="path=a", body=pieces, headers=headers)
+        assert answer.status == 400
+    assert (await admin("GET", f"{REPO}/refs/main/objects/stat", query="path=a")).status == 404
+
+
+async def test_a_boundary_longer_than_any_is_refused(admin: AsgiClient) -> None:
+    headers = {"content-type": "multipart/form-data; boundary=" + "x" * 30_000}
+    answer = await admin("POST", OBJECTS, query="path=a", body=b"--", headers=headers)
+    assert answer.status == 400
+    assert "boundary" in answer.message
+
+
+@pytest.mark.parametrize(
     "header",
     [
         *("bytes=5-", "bytes=9-10", "bytes=2-1", "bytes=-0", "bytes=-", "bytes=0-1,2-3", "lines=1-2"),

@@ -3,6 +3,7 @@
 import http.client
 import socket
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from lakebed.api.table import OPERATIONS
+from lakebed.limits import JSON_BODY_BYTES_MAX
 from lakebed.testing.server_process import ServerProcess
 from tests.api.clients import fresh_name
 
@@ -91,15 +93,108 @@ def test_a_broken_request_harms_nobody(ask: Http, raw: bytes) -> None:
     assert ask("GET", "/api/v1/user")[0] == 200
 
 
-def test_a_client_that_is_lost_during_an_upload_leaves_nothing(ask: Http, repo: str) -> None:
+FORM = b'--b\r\nContent-Disposition: form-data; name="content"\r\n\r\n'
+
+
+def _files(folder: Path) -> set[str]:
+    """Every file below a folder, by name."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("header", "begin"),
+    [
+        ("Content-Length: 9000000", b""),
+        ("Content-Length: 9000000\r\nContent-Type: multipart/form-data; boundary=b", FORM),
+        ("Transfer-Encoding: chunked", b"%x\r\n" % 8_000_000),
+    ],
+    ids=["raw", "form", "chunked"],
+)
+def test_a_client_that_is_lost_during_an_upload_leaves_nothing(
+    server: ServerProcess, ask: Http, repo: str, header: str, begin: bytes
+) -> None:
+    size = 3_000_000  # More than goes through a journal.
+    ask("POST", f"{repo}/branches/main/objects", query={"path": "whole"}, body=b"x" * size)
+    store = server.folder / "data"
+    (name,) = {path.parent for path in store.rglob("_lakebed") if path.parent.name == repo.rpartition("/")[2]}
+    before = _files(name)
     host, port = ask.host.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(
             f"POST {repo}/branches/main/objects?path=half HTTP/1.1\r\nHost: x\r\n"
-            f"Authorization: {ask.headers['Authorization']}\r\nContent-Length: 1000000\r\n\r\n".encode()
-            + b"x" * 1000
+            f"Authorization: {ask.headers['Authorization']}\r\n{header}\r\n\r\n".encode()
+            + begin
+            + b"x" * size
         )
-    assert ask("GET", f"{repo}/refs/main/objects/stat", query={"path": "half"})[0] == 404
+    # The server notices in its own time; each question gives it some.
+    for _ in range(500):
+        assert ask("GET", f"{repo}/refs/main/objects/stat", query={"path": "half"})[0] == 404
+        if _files(name) <= before:
+            break
+    assert _files(name) <= before
+    assert ask("GET", "/api/v1/user")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("PATCH", "/api/v1/repositories", 405),
+        ("DELETE", "/api/v1/user", 405),
+        ("OPTIONS", "/api/v1/user", 405),
+        ("BREW", "/api/v1/user", 405),
+        ("GET", "/api/v1/" + "a" * 20_000, 404),
+        ("GET", "/api/v1/repositories/" + "a" * 20_000, 400),
+        ("GET", "/api/v1/repositories/lake/refs/" + "a" * 20_000 + "/objects/ls", 404),
+        ("GET", "/api/v1/" + "a/" * 5_000, 404),
+        ("GET", "/api/v1/repositories?after=" + "a" * 20_000, 200),
+        ("GET", "/api/v1/repositories?" + "&".join(f"x{n}=1" for n in range(3000)), 200),
+        ("GET", "/api/v1", 404),
+        ("GET", "/api/v10/user", 404),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_wrong_method_or_a_long_path_is_4xx(ask: Http, method: str, path: str, expected: int) -> None:
+    assert ask(method, path)[0] == expected
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Long": "x" * 30_000},
+        {"Cookie": "internal_auth_session=" + "x" * 30_000},
+        {"Range": "bytes=" + ",".join(["0-1"] * 5000)},
+        {"If-None-Match": '"' + "x" * 30_000 + '"'},
+        {"X-Request-ID": "x" * 30_000},
+        {"X-Request-ID": "\xff\xfe"},
+        {"Content-Type": "multipart/form-data; boundary=" + "x" * 30_000},
+        {f"X-Lakefs-Meta-{n}": "x" for n in range(80)},
+    ],
+    ids=["any", "cookie", "range", "etag", "id", "id-latin", "boundary", "many"],
+)
+def test_long_headers_are_taken_or_refused(ask: Http, repo: str, headers: dict[str, str]) -> None:
+    for method in ("GET", "POST"):
+        place = f"{repo}/branches/main/objects" if method == "POST" else f"{repo}/refs/main/objects"
+        status, _ = ask(method, place, query={"path": "long"}, headers=headers)
+        assert status < 500 or status == 501, "another ETag than * is not supported"
+
+
+def test_a_json_body_without_end_is_refused_early(ask: Http, repo: str) -> None:
+    host, port = ask.host.split(":")
+    sent = 0
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(
+            f"POST {repo}/branches HTTP/1.1\r\nHost: x\r\nAuthorization: {ask.headers['Authorization']}\r\n"
+            "Content-Length: 10000000000\r\n\r\n".encode()
+        )
+        try:
+            while sent < 4 * JSON_BODY_BYTES_MAX:
+                connection.sendall(b" " * 1_000_000)
+                sent += 1_000_000
+        except OSError:
+            pass  # It hung up on us, which is what we wanted to see.
+        else:
+            answer = connection.recv(200)
+            assert answer.startswith((b"HTTP/1.1 4", b""))
     assert ask("GET", "/api/v1/user")[0] == 200
 
 

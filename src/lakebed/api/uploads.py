@@ -38,12 +38,21 @@ async def read_upload(call: Call) -> Upload:
         raise InvalidInputError(
             ErrorKind.INVALID_ARGUMENT, "header: a multipart Content-Type needs a boundary"
         )
-    form = _Form(boundary)
+    form = _form(boundary)
     chunks = form.content(call.chunks())
     first = await anext(chunks, b"")
     if not form.found:
         raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "body: the form has no part named `content`")
     return Upload(form.content_type, _from(first, chunks))
+
+
+def _form(boundary: bytes) -> "_Form":
+    try:
+        return _Form(boundary)
+    except ValueError as error:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, f"header: a multipart Content-Type with a bad boundary: {error}"
+        ) from error
 
 
 async def _from(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -90,6 +99,8 @@ class _Form:
             ready, self._ready = self._ready, []
             if ready or (self.found and self._inside):
                 yield b"".join(ready)
+        if self._inside:
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "body: the form ends before its part does")
 
     def _begin(self) -> None:
         self._part = _Part()

@@ -29,6 +29,7 @@ from lakebed.server.installation_key import installation_key
 from lakebed.server.maintenance import Maintenance
 from lakebed.server.plain_routes import PLAIN_ROUTES
 
+_REST = f"{ROOT}/"
 _OPEN_PATHS = {"/_health": b"alive!"}
 
 
@@ -54,7 +55,7 @@ class WorkerApp:
             await self._s3(scope, receive, send)
             return
         path = scope["path"]
-        if path.startswith(ROOT):
+        if path.startswith(_REST):
             await self._rest(scope, receive, send)
         elif path in _OPEN_PATHS:
             await _answer(send, 200, b"text/plain", _OPEN_PATHS[path])
