@@ -1,5 +1,7 @@
 """Clients that read from and write to an S3 server themselves, by URLs that we sign."""
 
+import base64
+import socket
 import urllib.request
 
 import httpx
@@ -8,6 +10,10 @@ import lakefs_sdk
 import pytest
 from lakefs_spec import LakeFSFileSystem
 
+from lakebed.env.clock import SystemClock
+from lakebed.limits import PART_BYTES
+from lakebed.objects.s3.requests import S3Requests
+from lakebed.objects.settings import StoreSettings
 from lakebed.testing.server_process import ServerProcess
 from tests.api.clients import low_level
 
@@ -64,6 +70,33 @@ def test_a_listing_has_urls_too(s3_backed: ServerProcess, on_s3: lakefs.Branch) 
     assert found.physical_address_expiry is not None
     with urllib.request.urlopen(found.physical_address, timeout=10) as answer:
         assert answer.read() == b"a"
+
+
+def test_a_client_that_is_lost_during_an_upload_leaves_no_parts(
+    s3_backed: ServerProcess, on_s3: lakefs.Branch, s3_settings: StoreSettings
+) -> None:
+    requests = S3Requests(s3_settings.s3_place("lake", ""), SystemClock())
+
+    def uploads() -> int:
+        return requests.send("GET", query={"uploads": ""}).body.count(b"<Upload>")
+
+    before = uploads()
+    key = f"{s3_backed.access_key}:{s3_backed.secret_key}".encode()
+    host, port = s3_backed.endpoint.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(
+            b"POST /api/v1/repositories/lake/branches/main/objects?path=half HTTP/1.1\r\nHost: x\r\n"
+            b"Authorization: Basic " + base64.b64encode(key) + b"\r\nContent-Length: 900000000\r\n\r\n"
+        )
+        while uploads() == before:
+            connection.sendall(b"x" * PART_BYTES)
+    # The server notices in its own time; each question gives it some.
+    for _ in range(500):
+        assert not on_s3.object("half").exists()
+        if uploads() == before:
+            break
+    assert uploads() == before
+    requests.close()
 
 
 def test_the_store_says_how_it_keeps_an_object(s3_backed: ServerProcess, on_s3: lakefs.Branch) -> None:
