@@ -41,13 +41,20 @@ from lakebed.errors import (
     NotFoundError,
     UnavailableError,
 )
+from lakebed.format.blocks import empty_changes
 from lakebed.format.columns import column
 from lakebed.format.metaranges import RangeInfo, decode_metarange, range_infos
 from lakebed.format.ranges import decode_range
 from lakebed.format.records import decode_branch
 from lakebed.format.rows import OPEN_KEY, ROW_PREFIX, decode_rows
 from lakebed.kv.port import KVStore, Page, prefix_end
-from lakebed.limits import LIST_PAGE_MAX, RANGES_AHEAD, TRANSFERS_AT_ONCE
+from lakebed.limits import (
+    LIST_PAGE_MAX,
+    RANGES_AHEAD,
+    SCAN_PAGE_ITEMS,
+    SMALL_OBJECT_BYTES_MAX,
+    TRANSFERS_AT_ONCE,
+)
 from lakebed.model.branch import Branch
 from lakebed.model.ids import RangeId
 from lakebed.model.repository import Repository
@@ -55,7 +62,7 @@ from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectInfo, ObjectStore
 from lakebed.refs.keys import branch_key
 from lakebed.staging.record import names_token
-from lakebed.versioning.findings import FindingKind, Report, finding
+from lakebed.versioning.findings import Finding, FindingKind, Report, finding
 from lakebed.versioning.reachable import Reachable, ReachedTree, StagedLayer, find_reachable
 from lakebed.versioning.references import References, is_external
 
@@ -165,21 +172,28 @@ class Verifier:
 
     async def _check_layer(self, layer: StagedLayer, named: References) -> None:
         """Read the rows of a layer. One that was dropped on the way is somebody's commit by now."""
-        rows = 0
+        rows, held = 0, list[Page]()
         async for page in self.kv.scan(layer.token, start=ROW_PREFIX, end=prefix_end(ROW_PREFIX)):
-            rows += len(page)
-            try:
-                block = await self.workers.run(_decode_page, page)
-            except CorruptError as error:
-                self.report(finding(FindingKind.ROWS_DAMAGED, layer.where, str(error)))
-                continue
-            entries = block.filter(pc.invert(block.column("deleted")))
-            await self.workers.run(named.name, entries, layer.where)
-        self.done.staged += rows
-        self.progress("staged changes", self.done.staged, None)
+            held.append(page)
+            if sum(map(len, held)) >= SCAN_PAGE_ITEMS:
+                rows += await self._check_rows(held, layer, named)
+                held = []
+        rows += await self._check_rows(held, layer, named)
         if rows and await self.kv.get(layer.token, OPEN_KEY) is None and await self._is_named(layer):
             what = f"rows of {layer.token} are being dropped although the branch still shows them"
             self.report(finding(FindingKind.ROWS_DAMAGED, layer.where, what))
+
+    async def _check_rows(self, pages: list[Page], layer: StagedLayer, named: References) -> int:
+        rows = sum(map(len, pages))
+        self.done.staged += rows
+        self.progress("staged changes", self.done.staged, None)
+        try:
+            entries = await self.workers.run(_decode_entries, pages)
+        except CorruptError as error:
+            self.report(finding(FindingKind.ROWS_DAMAGED, layer.where, str(error)))
+        else:
+            await self.workers.run(named.name, entries, layer.where)
+        return rows
 
     async def _is_named(self, layer: StagedLayer) -> bool:
         if layer.branch is None:
@@ -220,43 +234,37 @@ class Verifier:
             outside = is_external(pl.col("address"))
             wrong = ~outside & (pl.col("found").is_null() | (pl.col("found") != pl.col("size")))
             for each in _rows(frame.filter(wrong)):
-                self._report_listed(each)
+                self.report(_wrong_size(each, each.found))
             asked = frame.filter(outside | ~wrong) if data else frame.filter(outside)
             await _at_once(_each(_rows(asked)), partial(self._check_object, data=data))
-
-    def _report_listed(self, each: _Named) -> None:
-        if each.found is None:
-            what = f"object {each.address} is not in the storage"
-            self.report(finding(FindingKind.OBJECT_MISSING, each.where, what))
-        else:
-            self._report_size(each, each.found)
-
-    def _report_size(self, each: _Named, found: int) -> None:
-        what = f"object {each.address} has {found} bytes instead of {each.size}"
-        self.report(finding(FindingKind.OBJECT_SIZE, each.where, what))
 
     async def _check_object(self, each: _Named, *, data: bool) -> None:
         """Ask for one object: one outside, or one whose bytes are wanted."""
         try:
-            store, key = await self._place(each.address)
-            info = await store.head(key) if each.found is None else None
-            if each.found is None and info is None:
-                self._report_listed(each)
-                return
-            if info is not None and info.size_bytes != each.size:
-                self._report_size(each, info.size_bytes)
-                return
-            digest = await self._digest(store, key) if data and _MD5.fullmatch(each.checksum) else None
+            found = await self._look_at(each, data=data)
         except NotFoundError:
-            self._report_listed(_Named(each.address, each.size, each.checksum, each.where, None))
+            found = _wrong_size(each, None)
         except (DeniedError, InvalidInputError) as error:
-            self.report(finding(FindingKind.OBJECT_REFUSED, each.where, str(error)))
+            found = finding(FindingKind.OBJECT_REFUSED, each.where, str(error))
         except UnavailableError as error:
-            self.report(finding(FindingKind.UNREADABLE, each.where, f"{each.address}: {error}"))
-        else:
-            if digest is not None and digest != each.checksum:
-                what = f"object {each.address} has the checksum {digest} instead of {each.checksum}"
-                self.report(finding(FindingKind.OBJECT_DAMAGED, each.where, what))
+            found = finding(FindingKind.UNREADABLE, each.where, f"{each.address}: {error}")
+        if found is not None:
+            self.report(found)
+
+    async def _look_at(self, each: _Named, *, data: bool) -> Finding | None:
+        """Return what is wrong with an object; raises what its store raises."""
+        store, key = await self._place(each.address)
+        if each.found is None:
+            info = await store.head(key)
+            if info is None or info.size_bytes != each.size:
+                return _wrong_size(each, info.size_bytes if info is not None else None)
+        if not data or _MD5.fullmatch(each.checksum) is None:
+            return None
+        digest = await self._digest(store, key)
+        if digest == each.checksum:
+            return None
+        what = f"object {each.address} has the checksum {digest} instead of {each.checksum}"
+        return finding(FindingKind.OBJECT_DAMAGED, each.where, what)
 
     async def _place(self, address: str) -> tuple[ObjectStore, str]:
         if "://" not in address:
@@ -267,7 +275,10 @@ class Verifier:
     async def _digest(self, store: ObjectStore, key: str) -> str:
         digest = hashlib.md5(usedforsecurity=False)
         async for chunk in store.stream(key):
-            await self.workers.run(digest.update, chunk)
+            if len(chunk) <= SMALL_OBJECT_BYTES_MAX:
+                digest.update(chunk)  # Done before a thread would have been woken.
+            else:
+                await self.workers.run(digest.update, chunk)
             self.done.read_bytes += len(chunk)
         self.progress("bytes", self.done.read_bytes, None)
         return digest.hexdigest()
@@ -307,8 +318,17 @@ def _decode_listed(info: RangeInfo, data: bytes) -> pa.Table:
     return block
 
 
-def _decode_page(page: Page) -> pa.Table:
-    return decode_rows(*page.spans())
+def _decode_entries(pages: list[Page]) -> pa.Table:
+    """Return the staged rows that are no tombstones: those name nothing."""
+    block = pa.concat_tables([empty_changes(), *(decode_rows(*page.spans()) for page in pages)])
+    return block.filter(pc.invert(block.column("deleted")))
+
+
+def _wrong_size(each: _Named, found: int | None) -> Finding:
+    if found is None:
+        return finding(FindingKind.OBJECT_MISSING, each.where, f"object {each.address} is not in the storage")
+    what = f"object {each.address} has {found} bytes instead of {each.size}"
+    return finding(FindingKind.OBJECT_SIZE, each.where, what)
 
 
 def _next(frames: Iterator[pl.DataFrame]) -> pl.DataFrame | None:
