@@ -34,5 +34,3 @@ class Services:
     version: str
     secure_cookies: bool = False
     """Whether browsers reach the server by TLS, and must send the login cookie by nothing else."""
-    secure_cookies: bool = False
-    """Whether the login cookie is for HTTPS only: whenever the server speaks it."""

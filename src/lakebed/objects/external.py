@@ -7,11 +7,13 @@ objects. It is asked when an address comes in and again before every read: links
 and repositories change meanwhile.
 
 What was resolved is then opened without following links, so nothing can be
-swapped between the check and the read.
+swapped between the check and the read. That is why a first check may trust for
+a moment what it found out about a folder: a million files come from a few of them.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -42,9 +44,10 @@ class _Bounds:
     """Resolved places: what is open, and what is ours; `told` is the list that the latter came from."""
 
     told: object
-    names: tuple[str, ...]
     prefixes: list[str]
     namespaces: list[str]
+    clear: set[str] = field(default_factory=set)
+    """Local folders, as they were spelled, from which everything may be read but links."""
 
 
 class ExternalAddresses:
@@ -63,7 +66,7 @@ class ExternalAddresses:
         self._namespaces = namespaces
         self._settings = settings or StoreSettings()
         self._stores: dict[str, ObjectStore] = {}
-        self._last = _Bounds(None, (), [], [])
+        self._last = _Bounds(None, [], [])
 
     async def check(self, address: str) -> None:
         """Raise unless `address`, or all that begins with it, may be read.
@@ -72,12 +75,19 @@ class ExternalAddresses:
             InvalidInputError: `INVALID_ADDRESS`: it is no address of an object outside.
             DeniedError: `EXTERNAL_ADDRESS`: it is none that this installation reads.
         """
-        await self._admit(_parse(address), address)
+        place = _parse(address)
+        bounds = await self._bounds()
+        folder = _folder(place)
+        if folder in bounds.clear and not _is_link(f"/{place.path}"):
+            return
+        self._admit(bounds, place, address)
+        if folder and self._is_clear(bounds, folder):
+            bounds.clear.add(folder)
 
     async def resolve(self, address: str) -> ExternalObject:
         """Return what `address` means; errors as for `check`. Whether it is there shows when it is read."""
         place = _parse(address)
-        resolved, prefix = await self._admit(place, address)
+        resolved, prefix = self._admit(await self._bounds(), place, address)
         if place.scheme == "local":
             file = Path(resolved.removeprefix("local://"))
             root = prefix.removeprefix("local://")
@@ -92,9 +102,8 @@ class ExternalAddresses:
         for store in stores.values():
             await store.close()
 
-    async def _admit(self, place: PlaceUrl, address: str) -> tuple[str, str]:
+    def _admit(self, bounds: _Bounds, place: PlaceUrl, address: str) -> tuple[str, str]:
         """Return the resolved address and the resolved prefix that admits it."""
-        bounds = await self._bounds()
         resolved = self._resolved(place, address)
         admitting = next((prefix for prefix in bounds.prefixes if _lies_under(resolved, prefix)), None)
         if admitting is None:
@@ -110,15 +119,19 @@ class ExternalAddresses:
             )
         return resolved, admitting
 
+    def _is_clear(self, bounds: _Bounds, folder: str) -> bool:
+        resolved = f"local://{os.path.realpath(folder)}"
+        return any(_lies_under(resolved, prefix) for prefix in bounds.prefixes) and not any(
+            _shares(resolved, namespace) for namespace in bounds.namespaces
+        )
+
     async def _bounds(self) -> _Bounds:
         """Resolve prefixes and namespaces, again only when the namespaces come in another list than last time."""
         told = self._namespaces()
         namespaces = await told if isinstance(told, Awaitable) else told
-        known = self._last
-        if known.told is not namespaces or known.names != tuple(namespaces):
+        if self._last.told is not namespaces:
             self._last = _Bounds(
                 namespaces,
-                tuple(namespaces),
                 [self._canonical(prefix) for prefix in self._prefixes],
                 [self._canonical(namespace) for namespace in namespaces],
             )
@@ -154,6 +167,15 @@ def _parse(address: str) -> PlaceUrl:
             f"{address!r} is no address of an object: use local:///path or s3://bucket/key",
         )
     return place
+
+
+def _is_link(file: str) -> bool:
+    return os.path.islink(file)  # noqa: PTH114  a Path costs more than the call
+
+
+def _folder(place: PlaceUrl) -> str:
+    """Return the folder of an absolute local path; "" for every other place."""
+    return f"/{place.path.rpartition('/')[0]}" if place.scheme == "local" and not place.host else ""
 
 
 def _lies_under(resolved: str, prefix: str) -> bool:

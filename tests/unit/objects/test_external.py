@@ -103,6 +103,22 @@ async def test_a_link_that_leads_out_is_refused(gate: Gate, folder: Path) -> Non
     await refused(gate(), f"local://{folder}/imp/out")
 
 
+async def test_a_link_is_refused_in_a_folder_that_was_found_good_before(gate: Gate, folder: Path) -> None:
+    guarded = gate()
+    (folder / "imp" / "passwd").symlink_to("/etc/passwd")
+    await guarded.check(f"local://{folder}/imp/file")
+
+    await refused(guarded, f"local://{folder}/imp/passwd")
+
+
+async def test_a_storage_below_a_good_folder_is_refused(gate: Gate, folder: Path) -> None:
+    guarded = gate(namespaces=[f"local://{folder}/imp/sub"])
+    await guarded.check(f"local://{folder}/imp/file")
+
+    await refused(guarded, f"local://{folder}/imp/sub")
+    await refused(guarded, f"local://{folder}/imp/sub/file")
+
+
 async def test_a_link_that_stays_inside_is_resolved(gate: Gate, folder: Path) -> None:
     (folder / "imp" / "link").symlink_to("sub/file")
 
@@ -148,9 +164,9 @@ async def test_the_storage_of_a_repository_is_refused_from_any_side(gate: Gate, 
         await refused(guarded, f"s3://bucket/{key}")
 
 
-async def test_repositories_are_asked_for_again_every_time(gate: Gate, folder: Path) -> None:
+async def test_repositories_are_asked_for_again_every_time(folder: Path) -> None:
     namespaces: list[str] = []
-    guarded = gate(namespaces=namespaces)
+    guarded = ExternalAddresses(import_prefixes=[f"local://{folder}"], namespaces=lambda: list(namespaces))
     await guarded.check(f"local://{folder}/imp/sub/file")
 
     namespaces.append(f"local://{folder}/imp/sub")
