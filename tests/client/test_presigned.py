@@ -2,6 +2,9 @@
 
 import hashlib
 import io
+import json
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ from lakebed.client.client import Client
 from lakebed.client.repo import Repo
 from lakebed.client.uploads import UploadOptions
 from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, PreconditionError
+from lakebed.objects.settings import StoreSettings
 from lakebed.testing.server_process import ServerProcess
 from tests.api.conftest import s3_backed as s3_backed
 from tests.api.conftest import s3_settings as s3_settings
@@ -118,3 +122,28 @@ def test_an_address_is_linked_once_and_to_its_own_path(repo: Repo, server: Serve
     assert refused.value.kind is ErrorKind.LINK_REFUSED
     assert main.read("linked") == b"bytes"
     assert main.link("linked", location.physical_address, **facts) == info
+
+
+def test_a_repository_on_s3_is_verified(
+    main: Branch, s3_backed: ServerProcess, s3_settings: StoreSettings
+) -> None:
+    main.write("verified/a", b"a")
+    main.commit("Verified")
+    environment = {
+        "LAKEBED_STORAGE_S3_ENDPOINT": s3_settings.s3_endpoint or "",
+        "LAKEBED_STORAGE_S3_ACCESS_KEY_ID": s3_settings.s3_access_key_id or "",
+        "LAKEBED_STORAGE_S3_SECRET_ACCESS_KEY": s3_settings.s3_secret_access_key or "",
+    }
+    command = [str(Path(sys.executable).parent / "lakebed"), "verify", "signed", "--data", "--json"]
+
+    said = subprocess.run(
+        [*command, "--data-dir", str(s3_backed.folder / "data")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    report = json.loads(said.stdout)
+    assert (said.returncode, report["findings"]) == (0, [])
+    assert report["verified"]["read_bytes"] > 0
