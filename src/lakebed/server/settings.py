@@ -45,10 +45,10 @@ class Kind:
 
     def of_toml(self, value: Any) -> Any:
         """Return the value that TOML's `value` means; `ValueError` if it means none."""
-        if not isinstance(value, self.toml):
-            raise ValueError(value)
-        # A boolean is an integer to Python and to nobody else: as text it is no number.
-        return self.of_text(str(value).lower() if isinstance(value, bool) else str(value))
+        if isinstance(value, self.toml):
+            # A boolean is an integer to Python and to nobody else: as text it is no number.
+            return self.of_text(str(value).lower() if isinstance(value, bool) else str(value))
+        raise ValueError(value)
 
 
 class _ListKind(Kind):
