@@ -149,24 +149,43 @@ def test_a_chunk_with_a_line_that_is_no_size_is_malformed(line: bytes) -> None:
     assert _outcome(plan(PLAIN_TRAILER), [line, b"\r\nabcd\r\n0\r\n\r\n"]) is Code.INVALID_REQUEST
 
 
-def test_amazons_own_example_of_signed_chunks_is_accepted() -> None:
-    secret = Secret("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
+EXAMPLES = {
+    SIGNED: (
+        "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9",
+        "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648",
+        "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497",
+        "b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9",
+        b"",
+    ),
+    SIGNED_TRAILER: (
+        "106e2a8a18243abcf37539882f36619c00e2dfc72633413f02d3b74544bfeb8e",
+        "b474d8862b1487a5145d686f57f013e54db672cee1c953b3010fb58501ef5aa2",
+        "1c1344b170168f8e65b41376b44b20fe354e373826ccbbe2c1d40a8cae51e5c7",
+        "2ca2aba2005185cf7159c6277faf83795951dd77a3a99e6e65d5c9f85863f992",
+        (
+            b"x-amz-checksum-crc32c:sOO8/Q==\n\r\n"
+            b"x-amz-trailer-signature:d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435\r\n"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_amazons_own_example_of_signed_chunks_is_accepted(kind: str) -> None:
+    seed, first, second, last, trailer = EXAMPLES[kind]
     scope = Scope("20130524", "us-east-1", "s3")
-    chain = Chain(
-        key=signing_key(secret, scope),
-        stamp="20130524T000000Z",
-        scope=scope.text,
-        seed="4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9",
-    )
-    chunks = [
-        (b"a" * 65_536, "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648"),
-        (b"a" * 1024, "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497"),
-        (b"", "b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9"),
-    ]
+    key = signing_key(Secret("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"), scope)
+    chain = Chain(key=key, stamp="20130524T000000Z", scope=scope.text, seed=seed)
+    chunks = [(b"a" * 65_536, first), (b"a" * 1024, second)]
     wire = b"".join(
-        f"{len(data):x};chunk-signature={sig}\r\n".encode() + data + b"\r\n" for data, sig in chunks
+        f"{len(data):x};chunk-signature={signature}\r\n".encode() + data + b"\r\n"
+        for data, signature in chunks
     )
-    announced = plan_body(request_with(x_amz_decoded_content_length="66560"), verified(SIGNED, chain=chain))
+    wire += f"0;chunk-signature={last}\r\n".encode() + trailer + b"\r\n"
+    headers = {"x_amz_trailer": "x-amz-checksum-crc32c"} if trailer else {}
+    announced = plan_body(
+        request_with(x_amz_decoded_content_length="66560", **headers), verified(kind, chain=chain)
+    )
 
     assert read(announced, [wire])[0] == b"a" * 66_560
 

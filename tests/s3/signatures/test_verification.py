@@ -1,5 +1,6 @@
 """What botocore signs is accepted, and nothing else is."""
 
+import hmac
 import string
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,11 +12,14 @@ from botocore.auth import HmacV1Auth, HmacV1QueryAuth, S3SigV4Auth, S3SigV4Query
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakebed.auth.secret import Secret
 from lakebed.env.clock import after
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
-from lakebed.s3.signatures.scheme import carries_signature, find_signature
-from tests.s3.signatures.signing import CREDENTIALS, NOW, decoded, signed_by, verify
+from lakebed.s3.signatures.canonical import canonical_request, escaped_query, sent_query
+from lakebed.s3.signatures.scheme import SignedV4, carries_signature, find_signature
+from lakebed.s3.signatures.v4 import signing_key, string_to_sign, verify_v4
+from tests.s3.signatures.signing import CREDENTIALS, NOW, SECRET_TEXT, decoded, signed_by, verify
 
 SIGNERS: dict[str, Callable[[], Any]] = {
     "header v4": lambda: S3SigV4Auth(CREDENTIALS, "s3", "eu-west-1"),
@@ -214,6 +218,34 @@ def test_headers_of_amazon_that_are_not_signed_are_named() -> None:
 
     assert refused.value.code is Code.ACCESS_DENIED
     assert refused.value.details["HeadersNotSigned"] == "x-amz-copy-source"
+
+
+def test_a_key_of_another_day_signs_nothing_today() -> None:
+    request = signed_by(SIGNERS["header v4"]())
+    signed = find_signature(request)
+    assert isinstance(signed, SignedV4)
+    yesterday = replace(signed, scope=replace(signed.scope, date="20231113"))
+    canonical = canonical_request(
+        method="GET",
+        path=request.raw_path,
+        query="",
+        headers=request.headers,
+        signed_headers=signed.signed_headers,
+        payload=signed.payload,
+    )
+    key = signing_key(Secret(SECRET_TEXT), yesterday.scope)
+    text = string_to_sign(canonical, stamp=signed.stamp, scope=yesterday.scope.text)
+    forged = replace(yesterday, signature=hmac.digest(key, text.encode(), "sha256").hex())
+
+    with pytest.raises(S3Error, match="Invalid credential date") as refused:
+        verify_v4(request, forged, Secret(SECRET_TEXT), now=NOW)
+
+    assert refused.value.code is Code.AUTHORIZATION_HEADER_MALFORMED
+
+
+def test_a_query_is_sorted_by_name_before_value() -> None:
+    assert sent_query("a-b=1&b&a=2&a=1", presigned=False) == "a=1&a=2&a-b=1&b="
+    assert escaped_query("a-b=1&b&a=2&a=1", presigned=False) == "a=1&a=2&a-b=1&b="
 
 
 def test_a_path_that_was_signed_escaped_and_sent_plain_is_accepted() -> None:

@@ -65,6 +65,13 @@ class Body:
         self._running: list[Running] = [
             each for each in (self._sha256, self._md5, self._checksum) if each is not None
         ]
+        # CRCs run at the speed of memory; a thread pays only for what takes ten times as long.
+        self._is_slow = (
+            plan.are_chunks_signed
+            or self._sha256 is not None
+            or self._md5 is not None
+            or plan.checksum in (Algorithm.SHA1, Algorithm.SHA256)
+        )
         self._received = 0
         self.checksums: dict[Algorithm, str] = {}
         """What was sent along and holds, in Base64; filled at the end."""
@@ -76,10 +83,10 @@ class Body:
             S3Error: the body is not what was announced or signed.
         """
         async for data in self._raw:
-            if len(data) <= INLINE_HASH_BYTES_MAX:
-                pieces = self._read(data)
-            else:
+            if self._is_slow and len(data) > INLINE_HASH_BYTES_MAX:
                 pieces = await self._workers.run(self._read, data)
+            else:
+                pieces = self._read(data)
             for piece in pieces:
                 yield piece
         self._finish()

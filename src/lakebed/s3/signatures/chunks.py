@@ -81,7 +81,7 @@ class ChunkReader:
         Raises:
             S3Error: the stream ended too early, or its trailer is not as announced or not signed well.
         """
-        if self._tail is None or self._room:
+        if self._tail is None:
             raise incomplete()
         trailers = _parse_trailers(self._tail)
         signature = trailers.pop(_TRAILER_SIGNATURE, None)
