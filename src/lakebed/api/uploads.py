@@ -1,7 +1,8 @@
 """The body of an upload: raw bytes, or a form with a part named `content`.
 
 Both are streamed: nothing of an object is kept in memory but the chunk that is
-passing by.
+passing by. Raw bytes so few that the store would keep them together anyway are read
+at once, which spares the machinery of a stream.
 """
 
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from lakebed.api.call import Call
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.limits import SMALL_OBJECT_BYTES_MAX
 
 _DEFAULT_TYPE = "application/octet-stream"
 
@@ -20,7 +22,7 @@ class Upload:
     """An object's bytes and their type."""
 
     content_type: str
-    chunks: AsyncIterator[bytes]
+    data: bytes | AsyncIterator[bytes]
 
 
 async def read_upload(call: Call) -> Upload:
@@ -32,7 +34,7 @@ async def read_upload(call: Call) -> Upload:
     header = call.raw_headers.get(b"content-type", b"").decode("latin-1")
     kind, options = parse_options_header(header)
     if kind != b"multipart/form-data":
-        return Upload(header or _DEFAULT_TYPE, call.chunks())
+        return Upload(header or _DEFAULT_TYPE, await _raw(call))
     boundary = options.get(b"boundary")
     if not boundary:
         raise InvalidInputError(
@@ -44,6 +46,14 @@ async def read_upload(call: Call) -> Upload:
     if not form.found:
         raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "body: the form has no part named `content`")
     return Upload(form.content_type, _from(first, chunks))
+
+
+async def _raw(call: Call) -> bytes | AsyncIterator[bytes]:
+    length = call.raw_headers.get(b"content-length", b"")
+    # Whoever waits to hear whether the body is wanted is told so after more than its form was looked at.
+    if length.isdigit() and int(length) <= SMALL_OBJECT_BYTES_MAX and b"expect" not in call.raw_headers:
+        return b"".join([chunk async for chunk in call.chunks()])
+    return call.chunks()
 
 
 def _form(boundary: bytes) -> "_Form":

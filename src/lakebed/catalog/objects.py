@@ -18,11 +18,11 @@ from lakebed.catalog.engine import Engine
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.format.records import encode_copy
 from lakebed.kv.port import Row
-from lakebed.limits import LIST_PAGE_DEFAULT, LIST_PAGE_MAX, METADATA_BYTES_MAX
+from lakebed.limits import INLINE_READ_BYTES_MAX, LIST_PAGE_DEFAULT, LIST_PAGE_MAX, METADATA_BYTES_MAX
 from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import BranchName, Path, parse_path
 from lakebed.model.repository import Repository
-from lakebed.objects.port import ByteRange
+from lakebed.objects.port import ByteRange, ObjectStore
 from lakebed.refs.keys import copy_key
 from lakebed.staging.conditions import Condition, IfAbsent, IfSame, require
 from lakebed.versioning.paging import BlockPage
@@ -99,6 +99,20 @@ class Objects:
     ) -> AsyncIterator[bytes]:
         """Return the bytes of an entry that `locate` has found, in chunks."""
         return self._bytes(repo, entry, byte_range)
+
+    async def content(
+        self, repo: Repository, entry: Entry, *, byte_range: ByteRange | None = None
+    ) -> bytes | AsyncIterator[bytes]:
+        """Return the bytes of an entry that `locate` has found: a few as they are, many in chunks."""
+        wanted = byte_range or ByteRange(0, entry.size_bytes)
+        assert wanted.end is not None, "whoever reads a part has cut it to the object"
+        if wanted.end - wanted.start > INLINE_READ_BYTES_MAX or wanted.end == wanted.start:
+            return self._bytes(repo, entry, byte_range)
+        store, key = await self._place(repo, entry)
+        try:
+            return await store.get(key, byte_range=wanted)
+        except NotFoundError as error:
+            raise _data_missing(entry) from error
 
     async def upload(
         self,
@@ -246,18 +260,19 @@ class Objects:
     async def _bytes(
         self, repo: Repository, entry: Entry, byte_range: ByteRange | None
     ) -> AsyncIterator[bytes]:
-        if entry.is_external:
-            source = await self._engine.external.resolve(entry.address)
-            store, key = source.store, source.key
-        else:
-            store, key = await self._engine.store_of(repo), entry.address
+        store, key = await self._place(repo, entry)
         try:
             async for chunk in store.stream(key, byte_range=byte_range):
                 yield chunk
         except NotFoundError as error:
-            raise NotFoundError(
-                ErrorKind.DATA_MISSING, f"the bytes of {entry.path!r} are gone from {entry.address}"
-            ) from error
+            raise _data_missing(entry) from error
+
+    async def _place(self, repo: Repository, entry: Entry) -> tuple[ObjectStore, str]:
+        """Return the store that has an entry's bytes, and their key there."""
+        if entry.is_external:
+            source = await self._engine.external.resolve(entry.address)
+            return source.store, source.key
+        return await self._engine.store_of(repo), entry.address
 
     async def _copy_bytes(self, repo: Repository, entry: Entry, address: str) -> None:
         store = await self._engine.store_of(repo)
@@ -265,6 +280,10 @@ class Objects:
             await store.put_stream(address, self._bytes(repo, entry, None))
         else:
             await store.copy(entry.address, address)
+
+
+def _data_missing(entry: Entry) -> NotFoundError:
+    return NotFoundError(ErrorKind.DATA_MISSING, f"the bytes of {entry.path!r} are gone from {entry.address}")
 
 
 class _Digest:

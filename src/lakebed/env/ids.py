@@ -5,6 +5,7 @@ import random  # noqa: TID251  the one place that may
 from typing import Protocol
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuv"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 
 
 class IdSource(Protocol):
@@ -49,4 +50,6 @@ def encode_base32(number: int, *, width: int = 20) -> str:
     '011'
     """
     assert 0 <= number < 32**width
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(5 * (width - 1), -1, -5))
+    # Two characters at a time: every write needs a few of these.
+    pairs = [_PAIRS[(number >> shift) & 1023] for shift in range(10 * ((width - 1) // 2), -1, -10)]
+    return "".join(pairs)[-width:]

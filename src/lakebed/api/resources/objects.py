@@ -9,7 +9,6 @@ from lakebed.api.arns import on_object, on_repository
 from lakebed.api.byte_ranges import parse_range, range_error
 from lakebed.api.call import Call
 from lakebed.api.errors import STATUS
-from lakebed.api.http_dates import http_date
 from lakebed.api.listing_bodies import listing_json
 from lakebed.api.numbers import Seconds, Size
 from lakebed.api.object_bodies import ObjectStats, object_stats, stats_page
@@ -21,6 +20,7 @@ from lakebed.auth.actions import Action
 from lakebed.auth.caller import DENIED_TEXT
 from lakebed.catalog.objects import Attributes
 from lakebed.env.clock import SECOND, Instant
+from lakebed.env.http_dates import http_date
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.limits import DELETE_BATCH, LIST_PAGE_DEFAULT
 from lakebed.model.entries import Entry
@@ -236,11 +236,11 @@ async def get_object(call: Call) -> Reply:
             return range_error(headers.range, entry.size_bytes, error)
         assert part.end is not None, "a parsed range has an end"
         told = b"bytes %d-%d/%d" % (part.start, part.end - 1, entry.size_bytes)
-        chunks = objects.open(repo, entry, byte_range=part)
+        body = await objects.content(repo, entry, byte_range=part)
         return Reply(
-            206, chunks, (*_object_headers(entry), (b"content-range", told)), length=part.end - part.start
+            206, body, (*_object_headers(entry), (b"content-range", told)), length=part.end - part.start
         )
-    return Reply(200, objects.open(repo, entry), _object_headers(entry), length=entry.size_bytes)
+    return Reply(200, await objects.content(repo, entry), _object_headers(entry), length=entry.size_bytes)
 
 
 @operations.add(
@@ -288,7 +288,7 @@ async def upload_object(call: Call) -> Reply:
         call.path["repository"],
         call.path["branch"],
         query.path,
-        upload.chunks,
+        upload.data,
         attributes=Attributes(content_type=upload.content_type, metadata=_user_metadata(call)),
         condition=condition,
         force=query.force,
@@ -452,7 +452,7 @@ def _object_headers(entry: Entry) -> Headers:
     disposition = b"inline" if entry.content_type.startswith(_INLINE_TYPES) else b"attachment"
     return (
         (b"etag", b'"%s"' % _header_text(entry.checksum)),
-        (b"last-modified", http_date(entry.mtime).encode()),
+        (b"last-modified", http_date(entry.mtime)),
         (b"content-type", _header_text(entry.content_type) or b"application/octet-stream"),
         (b"cache-control", b"no-store, must-revalidate"),
         (b"expires", b"0"),
