@@ -3,6 +3,7 @@
 import http.client
 import socket
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -101,6 +102,15 @@ def _files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+def _ask_until(ask: Http, reached: Callable[[], bool], what: str) -> None:
+    """Ask for anything until the server has got so far: each question gives it some time."""
+    for _ in range(2000):
+        if reached():
+            return
+        ask("GET", "/api/v1/user")
+    pytest.fail(f"never: {what}")
+
+
 @pytest.mark.parametrize(
     ("header", "begin"),
     [
@@ -126,12 +136,9 @@ def test_a_client_that_is_lost_during_an_upload_leaves_nothing(
             + begin
             + b"x" * size
         )
-    # The server notices in its own time; each question gives it some.
-    for _ in range(500):
-        assert ask("GET", f"{repo}/refs/main/objects/stat", query={"path": "half"})[0] == 404
-        if _files(name) <= before:
-            break
-    assert _files(name) <= before
+        _ask_until(ask, lambda: not _files(name) <= before, "it is being written")
+    _ask_until(ask, lambda: _files(name) <= before, "nothing of it is left")
+    assert ask("GET", f"{repo}/refs/main/objects/stat", query={"path": "half"})[0] == 404
     assert ask("GET", "/api/v1/user")[0] == 200
 
 

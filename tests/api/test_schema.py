@@ -51,6 +51,7 @@ KNOWN = {
     "userId": "somebody",
     "groupId": "team",
     "policyId": "FSReadAll",
+    "path": "a/b",
 }
 
 
@@ -104,8 +105,8 @@ def test_an_operation_answers_as_it_is_published(
             nonlocal drawn
             drawn += 1
             if drawn % EXAMPLES:
-                parameters = case.path_parameters or {}
-                parameters.update({name: KNOWN[name] for name in parameters if name in KNOWN})
+                for given in (case.path_parameters or {}, case.query or {}):
+                    given.update({name: KNOWN[name] for name in given if name in KNOWN})
             answer = case.call(base_url=f"{own_server.endpoint}/api/v1", headers=headers)
             assert answer.status_code < 500 or answer.status_code in (501, 503), answer.content
             case.validate_response(answer, checks=CHECKS)
