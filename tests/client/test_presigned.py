@@ -14,6 +14,7 @@ import pytest
 from lakebed.client.branch import Branch
 from lakebed.client.client import Client
 from lakebed.client.repo import Repo
+from lakebed.client.transfers import Done, download_folder, upload_folder
 from lakebed.client.uploads import UploadOptions
 from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, PreconditionError
 from lakebed.objects.settings import StoreSettings
@@ -44,6 +45,20 @@ def test_a_file_goes_up_and_down_straight_to_the_storage(main: Branch, tmp_path:
     assert sum(counts) == 100_000
     assert (info.checksum, info.content_type) == (hashlib.md5(b"x" * 100_000).hexdigest(), "text/csv")
     assert main.stat("direct.csv").metadata == {"By": "me"}
+
+
+def test_folders_go_up_and_down_straight_to_the_storage(main: Branch, tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    for i in range(10):
+        (tmp_path / "from" / f"{i}").write_text(f"{i}")
+
+    up = [list(upload_folder(tmp_path / "from", main, "many/", presigned=True)) for _ in range(2)]
+    list(download_folder(main, "many/", tmp_path / "to", presigned=True))
+
+    assert [[each.done for each in outcomes] for outcomes in up] == [[Done.COPIED] * 10, [Done.SKIPPED] * 10]
+    assert {file.name: file.read_text() for file in (tmp_path / "to").iterdir()} == {
+        f"{i}": f"{i}" for i in range(10)
+    }
 
 
 def test_a_signed_object_is_a_file_that_seeks(main: Branch) -> None:

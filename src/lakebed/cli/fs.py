@@ -41,6 +41,11 @@ RecursiveOption = Annotated[
     bool, typer.Option("--recursive", "-r", help="A whole folder, several files at a time.")
 ]
 
+PresignOption = Annotated[
+    bool,
+    typer.Option("--pre-sign", help="Move the bytes straight between here and the storage, by signed URLs."),
+]
+
 
 @app.command()
 def ls(
@@ -113,6 +118,7 @@ def upload(
     content_type: Annotated[
         str | None, typer.Option(help="The type of a single file; by its ending unless given.")
     ] = None,
+    pre_sign: PresignOption = False,
     json: JsonOption = False,
 ) -> None:
     """Upload a file, or with -r a folder.
@@ -124,7 +130,7 @@ def upload(
     """
     uri = parse_object(to, path_required=not recursive)
     if recursive:
-        conclude(_upload_folder(source, uri), verb="uploaded", json=json)
+        conclude(_upload_folder(source, uri, presigned=pre_sign), verb="uploaded", json=json)
         return
     with Client() as client, transfer_bar() as bar:
         branch = client.repo(uri.repo).branch(uri.ref)
@@ -135,7 +141,8 @@ def upload(
             _require_file(source)
             task = bar.add_task("uploading", total=source.stat().st_size)
             path = uri.path + source.name if uri.path.endswith("/") else uri.path
-            info = branch.upload(path, source, options, on_bytes=lambda count: bar.advance(task, count))
+            send = branch.upload_presigned if pre_sign else branch.upload
+            info = send(path, source, options, on_bytes=lambda count: bar.advance(task, count))
     if json:
         print_json(info)
     else:
@@ -150,6 +157,7 @@ def download(
     ] = Path(),
     *,
     recursive: RecursiveOption = False,
+    pre_sign: PresignOption = False,
     json: JsonOption = False,
 ) -> None:
     """Download an object, or with -r a folder.
@@ -161,14 +169,14 @@ def download(
     """
     uri = parse_object(path, path_required=not recursive)
     if recursive:
-        conclude(_download_folder(uri, to), verb="downloaded", json=json)
+        conclude(_download_folder(uri, to, presigned=pre_sign), verb="downloaded", json=json)
         return
     with Client() as client, transfer_bar() as bar:
         ref = client.repo(uri.repo).ref(uri.ref)
         info = ref.stat(uri.path)
         file = to / uri.path.rpartition("/")[2] if to.is_dir() else to
         task = bar.add_task("downloading", total=info.size_bytes)
-        download_file(ref, info, file, on_bytes=lambda count: bar.advance(task, count))
+        download_file(ref, info, file, on_bytes=lambda count: bar.advance(task, count), presigned=pre_sign)
     if json:
         print_json(info)
     else:
@@ -222,14 +230,18 @@ def rm(path: PathArgument, *, recursive: RecursiveOption = False, json: JsonOpti
     print_json({"deleted": count}) if json else say("deleted {} objects", count)
 
 
-def _upload_folder(source: Path, uri: Uri) -> Tally:
+def _upload_folder(source: Path, uri: Uri, *, presigned: bool) -> Tally:
     _require_folder(source)
     with Client() as client, transfer_bar() as bar:
         branch = client.repo(uri.repo).branch(uri.ref)
         total = sum(file.stat().st_size for file in files_below(source))
         task = bar.add_task("uploading", total=total)
         outcomes = upload_folder(
-            source, branch, _folder(uri.path), on_bytes=lambda count: bar.advance(task, count)
+            source,
+            branch,
+            _folder(uri.path),
+            on_bytes=lambda count: bar.advance(task, count),
+            presigned=presigned,
         )
         return tally_of(outcomes, bar)
 
@@ -243,11 +255,13 @@ def _copy_folder(here: Uri, there: Uri) -> Tally:
         return tally_of(bar.track(outcomes, description="copying"), bar)
 
 
-def _download_folder(uri: Uri, to: Path) -> Tally:
+def _download_folder(uri: Uri, to: Path, *, presigned: bool) -> Tally:
     with Client() as client, transfer_bar() as bar:
         ref, prefix = client.repo(uri.repo).ref(uri.ref), _folder(uri.path)
         task = bar.add_task("downloading", total=sum(each.size_bytes for each in ref.objects(prefix)))
-        outcomes = download_folder(ref, prefix, to, on_bytes=lambda count: bar.advance(task, count))
+        outcomes = download_folder(
+            ref, prefix, to, on_bytes=lambda count: bar.advance(task, count), presigned=presigned
+        )
         return tally_of(outcomes, bar)
 
 

@@ -51,10 +51,16 @@ class Outcome:
 
 
 def upload_folder(
-    folder: Path, branch: Branch, prefix: str, *, on_bytes: OnBytes = lambda _count: None
+    folder: Path,
+    branch: Branch,
+    prefix: str,
+    *,
+    on_bytes: OnBytes = lambda _count: None,
+    presigned: bool = False,
 ) -> Iterator[Outcome]:
     """Upload the files below `folder` to paths that begin with `prefix`; yield an outcome for each."""
     there = {info.path: info for info in branch.objects(prefix)}
+    send = branch.upload_presigned if presigned else branch.upload
 
     def upload(file: Path) -> Outcome:
         path = prefix + file.relative_to(folder).as_posix()
@@ -62,14 +68,19 @@ def upload_folder(
         if (info := there.get(path)) is not None and is_same(file, info):
             on_bytes(size)
             return Outcome(path, Done.SKIPPED, size)
-        branch.upload(path, file, on_bytes=on_bytes)
+        send(path, file, on_bytes=on_bytes)
         return Outcome(path, Done.COPIED, size)
 
     return _each(files_below(folder), upload, str)
 
 
 def download_folder(
-    ref: Ref, prefix: str, folder: Path, *, on_bytes: OnBytes = lambda _count: None
+    ref: Ref,
+    prefix: str,
+    folder: Path,
+    *,
+    on_bytes: OnBytes = lambda _count: None,
+    presigned: bool = False,
 ) -> Iterator[Outcome]:
     """Download the objects whose paths begin with `prefix` to below `folder`; yield an outcome for each."""
 
@@ -79,7 +90,7 @@ def download_folder(
             on_bytes(info.size_bytes)
             return Outcome(info.path, Done.SKIPPED, info.size_bytes)
         file.parent.mkdir(parents=True, exist_ok=True)
-        download_file(ref, info, file, on_bytes=on_bytes)
+        download_file(ref, info, file, on_bytes=on_bytes, presigned=presigned)
         return Outcome(info.path, Done.COPIED, info.size_bytes)
 
     return _each(ref.objects(prefix), download, lambda info: info.path)
@@ -104,7 +115,14 @@ def copy_folder(ref: Ref, prefix: str, branch: Branch, to: str) -> Iterator[Outc
     return _each(_beside(found, prefix, branch.objects(to), to), copy, lambda pair: pair[0].path)
 
 
-def download_file(ref: Ref, info: ObjectInfo, file: Path, *, on_bytes: OnBytes = lambda _count: None) -> None:
+def download_file(
+    ref: Ref,
+    info: ObjectInfo,
+    file: Path,
+    *,
+    on_bytes: OnBytes = lambda _count: None,
+    presigned: bool = False,
+) -> None:
     """Download one object; `file` is as it was unless all of it arrived.
 
     Raises:
@@ -112,7 +130,7 @@ def download_file(ref: Ref, info: ObjectInfo, file: Path, *, on_bytes: OnBytes =
     """
     part = file.with_name(file.name + _PART_SUFFIX)
     digest = hashlib.md5(usedforsecurity=False)
-    raw = ref.reader(info).raw
+    raw = ref.reader(info, presigned=presigned).raw
     try:
         with part.open("wb") as output:
             while chunk := raw.read(PART_BYTES):
