@@ -30,7 +30,7 @@ def require_loopback(config: Config) -> None:
 def say_what_next(out: Console, config: Config, data: Path, *, sample: bool) -> None:
     """Print where the server is, and what to type first."""
     out.print(
-        f"Lakebed listens on [bold]{config.endpoint}[/], its data is in {data}. Stop it with Ctrl-C.\n",
+        f"Lakebed starts on [bold]{config.endpoint}[/]; its data is in {data}. Stop it with Ctrl-C.\n",
         soft_wrap=True,
     )
     out.print("In another terminal ([dim].venv/bin/lakebed[/] in this folder is the command):\n")

@@ -7,6 +7,7 @@ puts on disk what it has acknowledged, and ends.
 
 import asyncio
 import errno
+import logging
 import multiprocessing
 import os
 import socket
@@ -15,11 +16,13 @@ from typing import Annotated
 import typer
 from granian import Granian
 from granian.constants import Interfaces, Loops, SSLProtocols
+from granian.log import LogLevels
 from rich.console import Console
 
 from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.server.config import Config, encode_config, load_config
 from lakebed.server.data_folder import DataFolder
+from lakebed.server.granian_log import GRANIAN_LOG
 from lakebed.server.options import (
     DataOption,
     FileOption,
@@ -90,6 +93,8 @@ def _serve(config: Config) -> None:
         workers=config.workers,
         factory=True,
         log_access=False,
+        log_dictconfig=GRANIAN_LOG,
+        log_level=LogLevels(logging.getLevelName(config.log_level).lower()),
         websockets=False,
         ssl_cert=config.tls.cert if config.tls else None,
         ssl_key=config.tls.key if config.tls else None,
