@@ -21,8 +21,8 @@ from lakebed.model.ids import parse_repo_name
 from lakebed.server.config import Config, load_config
 from lakebed.server.looking import DataDirOption, look_at
 from lakebed.server.options import FileOption, environment
-from lakebed.versioning.findings import Finding
-from lakebed.versioning.verify import Verified, Verifier
+from lakebed.versioning.findings import Finding, Verified
+from lakebed.versioning.verify import Verifier
 
 # More of them help nobody, and a lost bucket has one for each object.
 _LISTED_MAX: Final = 1000

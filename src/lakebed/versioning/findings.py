@@ -1,4 +1,4 @@
-"""`Finding`: one thing that is wrong with a repository's stored data, for the person who has to put it right."""
+"""What a verification tells: a `Finding` for each thing that is wrong, and how far it is."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,8 +33,25 @@ class Finding:
     remedy: str
 
 
+@dataclass(slots=True)
+class Verified:
+    """How much was looked at."""
+
+    branches: int = 0
+    tags: int = 0
+    commits: int = 0
+    trees: int = 0
+    ranges: int = 0
+    staged: int = 0
+    objects: int = 0
+    read_bytes: int = 0
+
+
 Report = Callable[[Finding], None]
 """Takes findings as they come: a lost bucket has as many as there are objects."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Told what is looked at, how many are done, and of how many, where that is known."""
 
 _FROM_A_BACKUP: Final = "restore this file from a backup of the storage"
 

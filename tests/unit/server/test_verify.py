@@ -101,3 +101,23 @@ def test_a_repository_that_is_not_there_is_named(
     assert run(monkeypatch, "verify", "river") == 3
 
     assert "river" in capsys.readouterr().err
+
+
+def test_a_database_elsewhere_needs_no_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = f"lmdb://{tmp_path}/database"
+
+    async def fill() -> None:
+        async with open_installation(Config(data=tmp_path / "server", kv_url=database)) as wired:
+            await wired.catalog.repositories.create("lake", f"local://{tmp_path}/lake")
+            await wired.catalog.objects.upload("lake", "main", "a", b"one")
+
+    asyncio.run(fill())
+    monkeypatch.setenv("LAKEBED_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("LAKEBED_DATABASE", database)
+
+    assert run(monkeypatch, "verify", "lake") == 0
+
+    assert "1 staged changes, 1 objects: everything is there" in capsys.readouterr().out
+    assert not (tmp_path / "none").exists()

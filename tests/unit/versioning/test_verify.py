@@ -26,8 +26,8 @@ from lakebed.objects.settings import StoreSettings
 from lakebed.refs.keys import branch_key, commit_key, tag_key
 from lakebed.testing.lake import Lake
 from lakebed.testing.site import Site
-from lakebed.versioning.findings import Finding, FindingKind
-from lakebed.versioning.verify import Verified, Verifier
+from lakebed.versioning.findings import Finding, FindingKind, Verified
+from lakebed.versioning.verify import Verifier
 
 
 @pytest.fixture
