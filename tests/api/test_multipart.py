@@ -106,6 +106,10 @@ async def test_an_upload_that_nobody_completed_in_time_is_over(monkeypatch: pyte
         sent = await _sent(rest, monkeypatch)
         clock.ahead = LINK_LIFETIME_SECONDS + 1
         assert "expired" in (await sent.complete()).message
+        assert await sent.store.head(sent.key) is None, "nor does the store make it"
+        body = {"physical_address": sent.address}
+        refused = await rest.admin("PUT", f"{UPLOADS}/{sent.upload}/parts/3", query=PATH, json=body)
+        assert refused.status == 400
         assert (await sent.abort()).status == 204, "its parts can still be freed"
 
 
