@@ -39,15 +39,11 @@ def listing_json(page: BlockPage, namespace: str, *, with_metadata: bool) -> byt
 
 def _objects(columns: dict[str, Any], namespace: str, *, with_metadata: bool) -> pa.StringArray:
     """Return one JSON object a row, each with a comma behind it."""
-    address = columns["address"]
-    outside = pc.match_substring(address, "://")
-    before = pc.if_else(outside, "", _quoted(f"{namespace}/")[1:-1])
     parts: list[Any] = [
         '{"path":"',
         columns["key"],
         '","path_type":"object","physical_address":"',
-        before,
-        address,
+        *_full_addresses(columns["address"], namespace),
         '","checksum":"',
         columns["checksum"],
         '","mtime":',
@@ -56,10 +52,38 @@ def _objects(columns: dict[str, Any], namespace: str, *, with_metadata: bool) ->
         pc.cast(columns["size"], pa.string()),
     ]
     if with_metadata:
-        metadata = columns["metadata"]
-        parts += [',"metadata":', pc.if_else(pc.equal(metadata, ""), "{}", metadata)]
+        parts += [',"metadata":', *_metadata(columns["metadata"])]
     parts += [',"content_type":"', columns["content_type"], '"},']
-    return pc.binary_join_element_wise(*parts, "")
+    return pc.binary_join_element_wise(*_fused(parts), "")
+
+
+def _fused(parts: list[Any]) -> list[Any]:
+    """Return the parts with neighbouring texts in one: each part is a pass over all rows."""
+    fused: list[Any] = []
+    for part in parts:
+        if fused and isinstance(part, str) and isinstance(fused[-1], str):
+            fused[-1] += part
+        else:
+            fused.append(part)
+    return fused
+
+
+def _full_addresses(address: pa.StringArray, namespace: str) -> list[Any]:
+    """Return what, joined, is the address as a URI: of an object inside, it is relative to the namespace."""
+    outside = pc.match_substring(address, "://")
+    count = outside.true_count
+    before = _quoted(f"{namespace}/")[1:-1]
+    if count == 0:
+        return [before, address]
+    return [address] if count == len(address) else [pc.if_else(outside, "", before), address]
+
+
+def _metadata(metadata: pa.StringArray) -> list[Any]:
+    """Return metadata, which is JSON in the column already, but empty for none."""
+    offsets, _ = text_buffers(metadata)
+    if offsets[0] == offsets[-1]:
+        return ["{}"]
+    return [pc.if_else(pc.equal(metadata, ""), "{}", metadata)]
 
 
 def _in_order(page: BlockPage, keys: pa.StringArray, objects: pa.StringArray) -> list[bytes | memoryview]:

@@ -112,6 +112,14 @@ class BlockKeys:
     def position(self, key: bytes, *, low: int = 0, guess: int | None = None) -> int:
         """Return the first row from `low` on whose key is not smaller than `key`; near `guess` it is found faster."""
         offsets, data, high = self._offsets, self._data, self.rows
+        if (
+            guess is not None
+            and low < guess < high
+            and data[offsets[guess - 1] : offsets[guess]].tobytes()
+            < key
+            <= data[offsets[guess] : offsets[guess + 1]].tobytes()
+        ):
+            return guess
         reach = 1
         while guess is not None and low < guess < high:
             # Away from the guess in longer and longer steps, until the row lies between low and high.
@@ -194,13 +202,15 @@ class _Page:
 
     async def take(self, blocks: AsyncGenerator[pa.Table, None]) -> str | None:
         """Fill the page from a stream; return where to begin the next one, or None at the end of the page."""
-        fold, beyond, length = self._fold, b"", 0
+        fold, beyond = self._fold, b""
+        length = counted = 0  # rows of the folder before, and of the one that reaches over the end of a block
         async for block in blocks:
             keys = BlockKeys(block)
-            index = keys.position(beyond)
+            index = keys.position(beyond, guess=length - counted) if beyond else 0
             if index == keys.rows and index:
                 # The folder holds this whole block, and who knows how many more: seek past it.
                 return beyond.decode()
+            last = keys[keys.rows - 1] if keys.rows else b""
             while index < keys.rows:
                 if self._room == 0:
                     self.has_more = True
@@ -216,9 +226,12 @@ class _Page:
                 if following is None:
                     return None
                 beyond = following
+                if last < beyond:
+                    counted = keys.rows - index
+                    break
                 # Folders are mostly about as long as the one before.
                 start, index = index, keys.position(beyond, low=index + 1, guess=index + length)
-                length = max(length // 2, index - start)
+                length = index - start
         return None
 
 
