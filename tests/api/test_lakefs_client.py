@@ -266,3 +266,92 @@ def test_files_are_imported_without_being_copied(server: ServerProcess, main: la
 def test_what_lies_outside_the_import_folders_stays_outside(main: lakefs.Branch) -> None:
     with pytest.raises(LakeFSException):
         main.import_data("stolen").object("local:///etc/passwd", destination="x").run()
+
+
+def test_an_import_is_started_waited_for_and_cancelled(server: ServerProcess, main: lakefs.Branch) -> None:
+    folder = server.imports / fresh_name("files")
+    folder.mkdir(parents=True)
+    (folder / "one").write_text("1")
+    importer = main.import_data("imported", metadata={"k": "v"}).object(
+        f"local://{folder}/one", destination="in/one"
+    )
+    assert importer.start() == importer.import_id
+    done = importer.wait(poll_interval=timedelta(milliseconds=50))
+    assert (done.completed, done.ingested_objects, done.commit.metadata["k"]) == (True, 1, "v")
+    assert importer.status().completed
+    with pytest.raises(ConflictException):
+        importer.cancel()
+
+
+def test_a_branch_knows_its_head(main: lakefs.Branch) -> None:
+    _put(main, a="1")
+    commit = main.commit("first").get_commit()
+    assert main.head.get_commit().id == commit.id == main.get_commit().id
+    assert main.repo_id == main.object("a").repo
+
+
+def test_a_transaction_has_metadata_and_a_tag(repo: lakefs.Repository, main: lakefs.Branch) -> None:
+    with main.transact(commit_message="tagged", commit_metadata={"k": "v"}, tag="v1") as tx:
+        tx.object("a").upload(data="1")
+    assert [each.path for each in repo.tag("v1").objects()] == ["a"]
+    assert {"k": "v"}.items() <= next(c for c in main.log() if c.message == "tagged").metadata.items()
+
+
+def test_a_writer_that_is_discarded_writes_nothing(main: lakefs.Branch) -> None:
+    writer = main.object("never").writer(mode="w")
+    writer.write("content")
+    writer.discard()
+    assert not main.object("never").exists()
+
+
+def test_lines_are_read_one_by_one(main: lakefs.Branch) -> None:
+    main.object("lines").upload(data="one\ntwo\nthree")
+    with main.object("lines").reader(mode="r") as reader:
+        assert list(reader) == ["one\n", "two\n", "three"]
+    with main.object("lines").reader(mode="rb") as reader:
+        assert reader.readline() == b"one\n"
+        assert reader.tell() == 4
+        assert reader.readline() == b"two\n"
+
+
+def test_a_merge_is_reverted_by_its_parent(repo: lakefs.Repository, main: lakefs.Branch) -> None:
+    _put(main, a="1")
+    main.commit("first")
+    feature = repo.branch("feature").create("main")
+    _put(feature, b="2")
+    feature.commit("second")
+    merged = feature.merge_into("main")
+    with pytest.raises(LakeFSException):
+        main.revert(merged)
+    main.revert(merged, parent_number=1)
+    assert _paths(main) == ["a"]
+
+
+def test_a_diff_is_narrowed_and_folded(repo: lakefs.Repository, main: lakefs.Branch) -> None:
+    _put(main, a="1")
+    main.commit("first")
+    feature = repo.branch("feature").create("main")
+    _put(feature, **{"d/1": "", "d/2": "", "e": ""})
+    feature.commit("second")
+    assert [each.path for each in main.diff(feature, prefix="d/")] == ["d/1", "d/2"]
+    assert [each.path for each in main.diff(feature, after="d/1")] == ["d/2", "e"]
+    assert [(each.path, each.path_type) for each in main.diff(feature, delimiter="/")] == [
+        ("d/", "common_prefix"),
+        ("e", "object"),
+    ]
+    assert [each.path for each in main.diff(feature, max_amount=1)] == ["d/1"]
+
+
+def test_a_log_stops_where_it_is_told(main: lakefs.Branch) -> None:
+    for name in ("one", "two", "three"):
+        _put(main, **{name: name})
+        main.commit(name)
+    two = next(each for each in main.log() if each.message == "two")
+    assert [each.message for each in main.log(stop_at=two.id)] == ["three", "two"]
+    assert [each.message for each in main.log(objects=["two"])] == ["two"]
+    assert [each.message for each in main.log(prefixes=["t"])] == ["three", "two"]
+    assert [each.message for each in main.log(first_parent=True, limit=True, max_amount=1)] == ["three"]
+
+
+def test_metadata_of_a_repository_is_read(repo: lakefs.Repository) -> None:
+    assert repo.metadata == {}

@@ -45,7 +45,7 @@ REFUSED = {
     "uploadpart",
     "uploadpartcopy",
 }
-"""What this version does not do, and says so with 501."""
+"""What this version does not do, or not on a folder of this machine, and says so with 501."""
 
 
 def _methods() -> list[tuple[type, str]]:
