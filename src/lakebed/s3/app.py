@@ -34,6 +34,8 @@ NO_OPERATION: Final = "s3:none"
 """What requests that lead nowhere are counted as."""
 _NO_BRANCH: Final = frozenset({ErrorKind.BRANCH_NOT_FOUND, ErrorKind.INVALID_BRANCH_NAME})
 _DOMAIN_SEPARATOR: Final = "."
+_WITH_BODY: Final = frozenset({"PUT", "POST"})
+_CLOSE: Final = (b"connection", b"close")
 
 log = get_logger(__name__)
 
@@ -70,6 +72,7 @@ class S3App:
         request_id = self._request_ids.of({})
         place = self._nowhere
         resource = ""
+        body = _Body(receive)
         try:
             request = _request(scope)
             resource = request.raw_path
@@ -87,7 +90,7 @@ class S3App:
                 region=self._services.region,
                 clock=self._services.clock,
                 workers=self._services.workers,
-                receive=receive,
+                receive=body,
             )
             reply = await (_logged(operation, call) if operation.writes else _answered(operation, call))
             if not isinstance(reply.body, bytes):
@@ -96,6 +99,8 @@ class S3App:
             reply = error_reply(s3_error(error), resource=resource, request_id=request_id)
         except S3Error as error:
             reply = error_reply(error, resource=resource, request_id=request_id)
+        if not body.asked_for and _waits(scope):
+            reply = replace(reply, headers=(*reply.headers, _CLOSE))
         await _send(reply, send, head=scope["method"] == "HEAD", request_id=request_id)
         self._meter.observe(place, reply.status, self._services.clock.monotonic() - started)
 
@@ -112,6 +117,20 @@ class S3App:
                 return name.removesuffix(self._suffix), path[1:], True
         bucket, _, key = path[1:].partition("/")
         return bucket, key, False
+
+
+class _Body:
+    """The body of a request, and whether anyone has asked for it."""
+
+    __slots__ = ("_receive", "asked_for")
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.asked_for = False
+
+    def __call__(self) -> Awaitable[Mapping[str, Any]]:
+        self.asked_for = True
+        return self._receive()
 
 
 def meter_names() -> list[str]:
@@ -132,6 +151,14 @@ def is_s3_request(scope: Scope, *, domain: str | None) -> bool:
     return bool(query) and (
         b"X-Amz-Signature=" in query or b"X-Amz-Algorithm=" in query or b"AWSAccessKeyId=" in query
     )
+
+
+def _waits(scope: Scope) -> bool:
+    """Return whether a client waits for `100 Continue`.
+
+    One that was refused does not send its body, and what it sends next would be taken for it: such a connection ends.
+    """
+    return scope["method"] in _WITH_BODY and any(name == b"expect" for name, _ in scope["headers"])
 
 
 def _metered(operation: Operation) -> str:

@@ -41,3 +41,4 @@ class Maintenance:
             if isinstance(found.value, Repository):
                 await self._wired.engine.stashes.sweep(found.value)
                 await self._wired.sessions.tasks.sweep(found.value)
+                await self._wired.catalog.part_uploads.sweep(found.value)
