@@ -8,6 +8,8 @@ import fsspec
 import pytest
 
 from lakebed.cli.main import main
+from lakebed.client.client import Client
+from lakebed.fs.filesystem import LakebedFileSystem
 from lakebed.testing.server_process import ServerProcess
 
 pytestmark = pytest.mark.server
@@ -40,7 +42,14 @@ def test_the_python_of_a_page_runs(page: str) -> None:
     code = "\n".join(blocks(page, "python"))
     assert code
 
-    exec(compile(code, page, "exec"), {"__name__": "docs"})
+    names = {"__name__": "docs"}
+    exec(compile(code, page, "exec"), names)
+
+    for value in names.values():
+        if isinstance(value, Client):
+            value.close()
+        elif isinstance(value, LakebedFileSystem):
+            value.client.close()
 
 
 def test_the_commands_of_the_page_run(monkeypatch: pytest.MonkeyPatch) -> None:

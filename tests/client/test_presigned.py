@@ -99,23 +99,6 @@ def test_a_condition_counts_for_what_is_linked(main: Branch) -> None:
     assert main.read("taken") == b"first"
 
 
-def test_a_refused_url_is_told_without_its_signature(main: Branch) -> None:
-    main.write("gone", b"x")
-    info = main.stat("gone")
-    reader = main.reader(info, presigned=True)
-    url = main.presign("gone").physical_address
-    broken = url.replace("X-Amz-Signature=", "X-Amz-Signature=0")
-    reader.raw._transport.get = lambda *_args, **_named: type(info)(  # type: ignore[method-assign]  a server that signs wrongly
-        path="gone", path_type="object", physical_address=broken, checksum=info.checksum
-    )
-
-    with pytest.raises(Exception) as refused:  # noqa: PT011  whatever the store answers
-        reader.read()
-
-    assert "X-Amz" not in str(refused.value)
-    del reader.raw._transport.get
-
-
 @pytest.mark.usefixtures("server")
 def test_a_storage_that_cannot_sign_says_so(repo: Repo) -> None:
     with pytest.raises(InvalidInputError):

@@ -1,5 +1,8 @@
 """Requests: what is repeated, what errors they raise, how pages are followed. No server: the wire is a function."""
 
+import hashlib
+import io
+
 import httpx
 import msgspec
 import pytest
@@ -246,3 +249,48 @@ def test_no_more_is_asked_for_than_is_wanted() -> None:
 
     assert len(list(wire.client().repo("r").branches(limit=2))) == 2
     assert [request.url.params["amount"] for request in wire.requests] == ["2"]
+
+
+def test_a_signed_url_is_asked_as_it_is_and_without_the_access_key() -> None:
+    url = "http://storage/bucket/a%2Fb?X-Amz-Credential=k%2F20260101&X-Amz-Signature=0a1b%20"
+    wire = Wire(
+        status(200, msgspec.json.encode({"physical_address": "s3://bucket/a", "presigned_url": url})),
+        status(503),
+        status(200),
+        status(200, b'{"path":"a","path_type":"object","checksum":"c","size_bytes":1}'),
+    )
+
+    with wire.client() as client:
+        client.repo("r").branch("main").upload_presigned("a", io.BytesIO(b"x"))
+
+    _, first, second, link = wire.requests
+    assert [str(first.url), str(second.url)] == [url, url]
+    assert (first.content, second.content) == (b"x", b"x")
+    assert "authorization" not in first.headers
+    assert "authorization" in link.headers
+    assert msgspec.json.decode(link.content)["checksum"] == hashlib.md5(b"x").hexdigest()
+
+
+def test_a_refused_signed_url_is_named_without_its_signature() -> None:
+    url = "http://storage/bucket/a?X-Amz-Signature=0a1b"
+    location = msgspec.json.encode({"physical_address": "s3://bucket/a", "presigned_url": url})
+    wire = Wire(status(200, location), status(403, b"<Error/>"))
+
+    with wire.client() as client, pytest.raises(DeniedError) as refused:
+        client.repo("r").branch("main").upload_presigned("a", io.BytesIO(b"x"))
+
+    assert "http://storage/bucket/a" in str(refused.value)
+    assert "0a1b" not in str(refused.value)
+
+
+def test_a_stream_without_a_length_is_not_sent_to_a_signed_url() -> None:
+    class Stream(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    wire = Wire(status(500))
+
+    with wire.client() as client, pytest.raises(InvalidInputError):
+        client.repo("r").branch("main").upload_presigned("a", Stream(b"x"))
+
+    assert wire.requests == []

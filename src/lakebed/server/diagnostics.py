@@ -12,7 +12,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import distributions, version
@@ -190,9 +190,9 @@ def _secrets(given: Effective, variables: Mapping[str, str], config: Config) -> 
     """Return every secret that this process can know of."""
     found = [str(given[name]) for name, setting in SETTINGS.items() if setting.secret and given[name]]
     found += [value for name, value in variables.items() if any(each in name for each in _SECRET_VARIABLES)]
-    key = Layout(config.data.absolute()).key
-    if key.is_file():
-        found.append(key.read_text(errors="replace"))
+    # What this user cannot read is in none of the files either.
+    with suppress(OSError):
+        found.append(Layout(config.data.absolute()).key.read_text(errors="replace"))
     return found
 
 
