@@ -19,7 +19,7 @@ from lakebed.objects.wrappers.faults import (
     chances,
     no_faults,
 )
-from lakebed.objects.wrappers.metrics import MeteredObjects
+from lakebed.objects.wrappers.metrics import MeteredObjects, ObjectMeters
 from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.testing.object_suite import ObjectSuite
 
@@ -44,7 +44,7 @@ class WrapperSuite(ObjectSuite):
 
 class TestMeteredObjects(WrapperSuite):
     def wrap(self, inner: ObjectStore) -> ObjectStore:
-        return MeteredObjects(inner, registry=CollectorRegistry(), clock=SystemClock())
+        return MeteredObjects(inner, meters=ObjectMeters(CollectorRegistry()), clock=SystemClock())
 
 
 class TestFaultyObjectsWithoutFaults(WrapperSuite):

@@ -44,6 +44,10 @@ class Layout:
         return self.path / "tmp"
 
     @property
+    def metrics(self) -> Path:
+        return self.path / "tmp" / "metrics"
+
+    @property
     def key(self) -> Path:
         return self.path / "installation.key"
 

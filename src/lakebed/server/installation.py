@@ -5,16 +5,20 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
+from prometheus_client import CollectorRegistry
+
 from lakebed.committed.cache import RangeCache
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.env.work import ProcessWorkers, ThreadWorkers
 from lakebed.kv.open import open_kv
+from lakebed.kv.wrappers.metrics import MeteredKV
 from lakebed.model.repository import GoneRepository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import canonical_namespace
 from lakebed.objects.open import open_store
 from lakebed.objects.port import ObjectStore
+from lakebed.objects.wrappers.metrics import MeteredObjects, ObjectMeters
 from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.refs.repositories import Repositories
 from lakebed.server.config import Config
@@ -44,8 +48,14 @@ async def open_installation(config: Config) -> AsyncIterator[Wired]:
 
 
 @asynccontextmanager
-async def open_engine(config: Config, folder: Layout) -> AsyncIterator[Wired]:
-    """Yield an engine on a data folder that this process, or the one that started it, holds."""
+async def open_engine(
+    config: Config, folder: Layout, *, registry: CollectorRegistry | None = None
+) -> AsyncIterator[Wired]:
+    """Yield an engine on a data folder that this process, or the one that started it, holds.
+
+    With a `registry`, calls to stores across a network are counted and timed in it. What is embedded
+    is not: measuring would take longer than the call.
+    """
     async with AsyncExitStack() as stack:
         clock, ids = SystemClock(), SystemIds()
         workers = ThreadWorkers(config.threads, nice=_BLOCK_WORK_NICE)
@@ -57,6 +67,9 @@ async def open_engine(config: Config, folder: Layout) -> AsyncIterator[Wired]:
         stack.callback(processes.close)
         kv = await open_kv(config.kv_url or f"lmdb://{folder.kv}", clock=clock)
         stack.push_async_callback(kv.close)
+        if registry is not None and kv.capabilities.engine_time:
+            kv = MeteredKV(kv, registry=registry, clock=clock)
+        meters = ObjectMeters(registry) if registry is not None else None
         settings = replace(config.storage, data_dir=config.storage.data_dir or folder.objects)
         stores: dict[str, ObjectStore] = {}
 
@@ -64,8 +77,10 @@ async def open_engine(config: Config, folder: Layout) -> AsyncIterator[Wired]:
             if namespace not in stores:
                 store = open_store(namespace, settings, clock=clock, ids=ids, workers=storage_workers)
                 stack.push_async_callback(store.close)
-                remote = not namespace.startswith("local://")
-                stores[namespace] = RetryingObjects(store, clock=clock, ids=ids) if remote else store
+                if not namespace.startswith("local://"):
+                    store = MeteredObjects(store, meters=meters, clock=clock) if meters else store
+                    store = RetryingObjects(store, clock=clock, ids=ids)
+                stores[namespace] = store
             return stores[namespace]
 
         canonical = partial(canonical_namespace, data_dir=settings.data_dir)

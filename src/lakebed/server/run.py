@@ -11,6 +11,7 @@ import logging
 import multiprocessing
 import os
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.server.config import Config, encode_config, load_config
 from lakebed.server.data_folder import DataFolder
 from lakebed.server.granian_log import GRANIAN_LOG
+from lakebed.server.metrics import LIBRARY_VARIABLE, fresh_folder
 from lakebed.server.options import (
     DataOption,
     FileOption,
@@ -75,13 +77,14 @@ def run(
         asyncio.run(_first_start(loaded, folder, quickstart=quickstart, sample=sample))
         if quickstart:
             say_what_next(out, loaded, folder.path, sample=sample)
-        _serve(loaded)
+        _serve(loaded, fresh_folder(folder.layout.metrics))
     finally:
         folder.close()
 
 
-def _serve(config: Config) -> None:
+def _serve(config: Config, metrics: Path) -> None:
     os.environ[WORKER_VARIABLE] = encode_config(config)  # noqa: TID251  handed to the workers
+    os.environ[LIBRARY_VARIABLE] = str(metrics)  # noqa: TID251  read by the library when a worker loads it
     # A fork would copy the locks of Arrow's and Polars' threads, which ran during set-up, but not the threads.
     multiprocessing.set_start_method("spawn", force=True)
     Granian(

@@ -12,6 +12,7 @@ from multiprocessing.connection import wait
 
 from lakebed.server.asgi import WorkerApp
 from lakebed.server.config import decode_config
+from lakebed.server.metrics import LIBRARY_VARIABLE
 from lakebed.server.settings import WORKER_VARIABLE
 from lakebed.telemetry.log import configure
 
@@ -21,7 +22,7 @@ def create_app() -> WorkerApp:
     config = decode_config(os.environ[WORKER_VARIABLE])  # noqa: TID251  the configuration of a process
     configure(level=config.log_level, json=config.log_json)
     _end_with_supervisor(config.shutdown_seconds)
-    return WorkerApp(config)
+    return WorkerApp(config, shared_metrics=LIBRARY_VARIABLE in os.environ)  # noqa: TID251  set by the supervisor
 
 
 def _end_with_supervisor(seconds: int) -> None:

@@ -21,7 +21,7 @@ from lakebed.objects.wrappers.faults import (
     Refused,
     Script,
 )
-from lakebed.objects.wrappers.metrics import MeteredObjects
+from lakebed.objects.wrappers.metrics import MeteredObjects, ObjectMeters
 from lakebed.objects.wrappers.retry import RetryingObjects
 
 
@@ -198,7 +198,7 @@ async def test_calls_are_counted_by_how_they_ended() -> None:
     faulty = FaultyObjects(
         MemoryObjects(), plan=Script({Operation.PUT: [None, LostReply(), Refused()]}), clock=RecordingClock()
     )
-    store = MeteredObjects(faulty, registry=registry, clock=RecordingClock())
+    store = MeteredObjects(faulty, meters=ObjectMeters(registry), clock=RecordingClock())
 
     await store.put("k", b"12345")
     assert await store.get("k") == b"12345"

@@ -37,31 +37,38 @@ T = TypeVar("T")
 _BUCKETS: Final = (1e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 
 
-class MeteredObjects:
-    """An `ObjectStore` that counts and times the calls to another one."""
+class ObjectMeters:
+    """The numbers of all stores of one process: a registry takes each name once."""
 
-    def __init__(self, inner: ObjectStore, *, registry: CollectorRegistry, clock: Clock) -> None:
-        self._inner = inner
-        self._clock = clock
-        self._seconds = Histogram(
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.seconds = Histogram(
             "lakebed_objects_seconds",
             "Time of one call to the object store; of a listing or a stream, of one page or piece.",
             ["operation"],
             registry=registry,
             buckets=_BUCKETS,
         )
-        self._calls = Counter(
+        self.calls = Counter(
             "lakebed_objects_calls",
             "Calls to the object store by how they ended.",
             ["operation", "outcome"],
             registry=registry,
         )
-        self._bytes = Counter(
+        self.bytes = Counter(
             "lakebed_objects_bytes",
             "Bytes written to and read from the store.",
             ["direction"],
             registry=registry,
         )
+
+
+class MeteredObjects:
+    """An `ObjectStore` that counts and times the calls to another one."""
+
+    def __init__(self, inner: ObjectStore, *, meters: ObjectMeters, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._meters = meters
 
     @property
     def capabilities(self) -> Capabilities:
@@ -69,7 +76,7 @@ class MeteredObjects:
 
     async def put(self, key: str, data: bytes, *, when: PutWhen = PutMode.CREATE) -> ETag:
         etag = await self._measure("put", self._inner.put(key, data, when=when))
-        self._bytes.labels("written").inc(len(data))
+        self._meters.bytes.labels("written").inc(len(data))
         return etag
 
     async def put_stream(
@@ -81,13 +88,13 @@ class MeteredObjects:
 
     async def get(self, key: str, *, byte_range: ByteRange | None = None) -> bytes:
         data = await self._measure("get", self._inner.get(key, byte_range=byte_range))
-        self._bytes.labels("read").inc(len(data))
+        self._meters.bytes.labels("read").inc(len(data))
         return data
 
     async def stream(self, key: str, *, byte_range: ByteRange | None = None) -> AsyncIterator[bytes]:
         chunks = aiter(self._inner.stream(key, byte_range=byte_range))
         while (chunk := await self._measure("stream", anext(chunks, None))) is not None:
-            self._bytes.labels("read").inc(len(chunk))
+            self._meters.bytes.labels("read").inc(len(chunk))
             yield chunk
 
     async def head(self, key: str) -> ObjectInfo | None:
@@ -121,7 +128,7 @@ class MeteredObjects:
 
     async def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
         part = await self._measure("put_part", self._inner.put_part(key, upload, number, data))
-        self._bytes.labels("written").inc(len(data))
+        self._meters.bytes.labels("written").inc(len(data))
         return part
 
     async def copy_part(
@@ -142,7 +149,7 @@ class MeteredObjects:
 
     async def _counted(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
-            self._bytes.labels("written").inc(len(chunk))
+            self._meters.bytes.labels("written").inc(len(chunk))
             yield chunk
 
     async def _measure(self, operation: str, call: Awaitable[T]) -> T:
@@ -159,8 +166,8 @@ class MeteredObjects:
             outcome = "cancelled"
             raise
         finally:
-            self._seconds.labels(operation).observe(self._clock.monotonic() - started)
-            self._calls.labels(operation, outcome).inc()
+            self._meters.seconds.labels(operation).observe(self._clock.monotonic() - started)
+            self._meters.calls.labels(operation, outcome).inc()
 
 
 def _outcome(error: LakebedError) -> str:
