@@ -152,6 +152,13 @@ def test_a_transaction_becomes_one_commit(filled: Repo) -> None:
     assert [each.id for each in filled.branches(show_hidden=True)] == ["main"]
 
 
+def test_a_transaction_needs_no_message(filled: Repo) -> None:
+    with filled.branch("main").transaction() as tx:
+        tx.write("b", "2")
+
+    assert filled.branch("main").head().message == "Transaction"
+
+
 def test_a_transaction_that_raises_leaves_nothing(filled: Repo) -> None:
     main, before = filled.branch("main"), filled.branch("main").info()
 

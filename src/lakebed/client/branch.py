@@ -183,7 +183,9 @@ class Branch(Ref):
         )
 
     @contextmanager
-    def transaction(self, message: str, *, metadata: Mapping[str, str] | None = None) -> Iterator["Branch"]:
+    def transaction(
+        self, message: str = "Transaction", *, metadata: Mapping[str, str] | None = None
+    ) -> Iterator["Branch"]:
         """Let a block write to a hidden branch, and merge it here when the block is done.
 
         Nothing is merged if the block raises, and nothing happens if it changes nothing.
