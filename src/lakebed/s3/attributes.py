@@ -45,7 +45,7 @@ def _parts(call: Call, entry: Entry) -> str:
         for number in range(first + 1, last + 1)
     )
     return (
-        f"<ObjectParts><TotalPartsCount>{len(sizes)}</TotalPartsCount><PartNumberMarker>{first}</PartNumberMarker>"
+        f"<ObjectParts><PartsCount>{len(sizes)}</PartsCount><PartNumberMarker>{first}</PartNumberMarker>"
         f"<NextPartNumberMarker>{last}</NextPartNumberMarker><MaxParts>{most}</MaxParts>"
         f"<IsTruncated>{'true' if last < len(sizes) else 'false'}</IsTruncated>{listed}</ObjectParts>"
     )
