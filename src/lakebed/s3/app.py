@@ -9,7 +9,7 @@ anything. Whatever goes wrong on the way becomes an XML error in one place.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote, unquote_plus
 
 from lakebed.catalog.session import Session, Sessions
 from lakebed.env.clock import Clock
@@ -34,6 +34,7 @@ NO_OPERATION: Final = "s3:none"
 """What requests that lead nowhere are counted as."""
 _NO_BRANCH: Final = frozenset({ErrorKind.BRANCH_NOT_FOUND, ErrorKind.INVALID_BRANCH_NAME})
 _DOMAIN_SEPARATOR: Final = "."
+_NO_QUERY: Final[Mapping[str, str]] = {}
 _WITH_BODY: Final = frozenset({"PUT", "POST"})
 _CLOSE: Final = (b"connection", b"close")
 
@@ -107,7 +108,7 @@ class S3App:
     def _target(self, request: Request) -> tuple[str, str, bool]:
         """Return bucket and key, and whether the host names the bucket."""
         try:
-            path = unquote(request.raw_path, errors="strict")
+            path = unquote(request.raw_path, errors="strict") if "%" in request.raw_path else request.raw_path
         except UnicodeDecodeError as error:
             raise S3Error(Code.INVALID_URI, "The path is not UTF-8.") from error
         if self._suffix is not None:
@@ -174,20 +175,28 @@ def _level(bucket: str, key: str) -> Level:
 def _request(scope: Scope) -> Request:
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]},{value}" if name in headers else value
     raw_query = scope["query_string"].decode("latin-1")
-    query: dict[str, str] = {}
-    if raw_query:
-        for name, value in parse_qsl(raw_query, keep_blank_values=True):
-            query.setdefault(name, value)
     return Request(
         method=scope["method"],
         raw_path=scope["raw_path"].decode("latin-1").partition("?")[0],
         raw_query=raw_query,
         headers=headers,
-        query=query,
+        query=_query(raw_query) if raw_query else _NO_QUERY,
     )
+
+
+def _query(raw: str) -> dict[str, str]:
+    """Return a query by name. The library's parser takes five times as long, for forms that S3 does not have."""
+    query: dict[str, str] = {}
+    for part in raw.split("&"):
+        name, _, value = part.partition("=")
+        if "%" in part or "+" in part:
+            name, value = unquote_plus(name), unquote_plus(value)
+        if name:
+            query.setdefault(name, value)
+    return query
 
 
 async def _answered(operation: Operation, call: Call) -> Reply:

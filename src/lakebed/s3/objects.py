@@ -36,8 +36,8 @@ async def get_object(call: Call) -> Reply:
     answer, part = _read(call, entry)
     if answer.status == 304 or not answer.length:
         return answer
-    chunks = call.session.objects.open(repo, entry, byte_range=part)
-    return Reply(answer.status, chunks, answer.headers, answer.length)
+    content = await call.session.objects.content(repo, entry, byte_range=part)
+    return Reply(answer.status, content, answer.headers, answer.length)
 
 
 async def head_object(call: Call) -> Reply:
