@@ -14,12 +14,13 @@ from lakebed.refs.log import CommitLog
 from lakebed.refs.protection import Protection
 from lakebed.refs.repositories import Repositories
 from lakebed.refs.repository_metadata import RepositoryMetadata
-from lakebed.refs.resolve import ResolvedRef, Resolver
+from lakebed.refs.resolve import Resolver
 from lakebed.refs.tags import Tags
 from lakebed.versioning.commit import Committer
 from lakebed.versioning.importing import Importer
 from lakebed.versioning.merge import Merger
 from lakebed.versioning.parts import Parts
+from lakebed.versioning.readings import Readings
 from lakebed.versioning.reset import Resetter
 from lakebed.versioning.stash import Stashes
 from lakebed.versioning.view import Source, View
@@ -37,6 +38,7 @@ class Engine:
     protection: Protection
     metadata: RepositoryMetadata
     view: View
+    readings: Readings
     committer: Committer
     merger: Merger
     resetter: Resetter
@@ -53,13 +55,7 @@ class Engine:
 
     async def source(self, repo: Repository, ref: str) -> Source:
         """Return what a reader of `ref` sees."""
-        return await self.source_of(repo, await self.resolver.resolve(repo, ref))
-
-    async def source_of(self, repo: Repository, resolved: ResolvedRef) -> Source:
-        """Return what a reader of a resolved ref sees."""
-        if resolved.staged and resolved.record is not None:
-            return await self.view.source(repo, resolved.record.value)
-        return Source(tree=(await self.parts.commits.get(repo, resolved.commit_id)).tree)
+        return await self.view.of(repo, await self.resolver.resolve(repo, ref))
 
     async def writable(
         self, repo: Repository, branch: str, *, action: str, force: bool = False

@@ -50,9 +50,8 @@ class Objects:
     async def locate(self, repo_name: str, ref: str, path: str) -> tuple[Repository, Entry]:
         """Return the entry of `path`, and the repository its address is relative to."""
         self._caller.require(Action.READ_OBJECT, object_arn(repo_name, path))
-        repo = await self._engine.repo(repo_name)
-        source = await self._engine.source(repo, ref)
-        return repo, await self._engine.view.stat(repo, source, parse_path(path))
+        reading = await self._engine.readings.find(repo_name, ref)
+        return reading.repo, await self._engine.view.stat(reading.repo, reading.source, parse_path(path))
 
     async def list(
         self,
@@ -66,11 +65,10 @@ class Objects:
     ) -> BlockPage:
         """Return one page of what `ref` shows."""
         self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
-        repo = await self._engine.repo(repo_name)
-        source = await self._engine.source(repo, ref)
+        reading = await self._engine.readings.find(repo_name, ref)
         return await self._engine.view.list(
-            repo,
-            source,
+            reading.repo,
+            reading.source,
             prefix=prefix,
             after=after,
             delimiter=delimiter,
@@ -89,9 +87,7 @@ class Objects:
         self, repo_name: str, ref: str, path: str, *, byte_range: ByteRange | None = None
     ) -> tuple[Entry, AsyncIterator[bytes]]:
         """Return the entry and its bytes in chunks."""
-        self._caller.require(Action.READ_OBJECT, object_arn(repo_name, path))
-        repo = await self._engine.repo(repo_name)
-        entry = await self._engine.view.stat(repo, await self._engine.source(repo, ref), parse_path(path))
+        repo, entry = await self.locate(repo_name, ref, path)
         return entry, self._bytes(repo, entry, byte_range)
 
     def open(

@@ -117,9 +117,13 @@ class Repositories:
         Raises:
             NotFoundError: `REPO_NOT_FOUND`; `REPO_IN_DELETION`: it is just being deleted.
         """
+        return (await self.get_versioned(name)).value
+
+    async def get_versioned(self, name: RepoName) -> Versioned[Repository]:
+        """Return a live repository as `get` does, with the version of its record."""
         found = await self.find(name)
         if found is not None and isinstance(found.value, Repository):
-            return found.value
+            return Versioned(found.value, found.version)
         if found is not None and isinstance(found.value, DeletingRepository):
             raise NotFoundError(ErrorKind.REPO_IN_DELETION, f"repository {name!r} is being deleted")
         raise _missing(name)

@@ -39,6 +39,7 @@ from lakebed.versioning.head import HeadChanges
 from lakebed.versioning.importing import Importer
 from lakebed.versioning.merge import Merger
 from lakebed.versioning.parts import CommittedBase, Parts
+from lakebed.versioning.readings import Readings
 from lakebed.versioning.reset import Resetter
 from lakebed.versioning.stash import Stashes
 from lakebed.versioning.view import View
@@ -106,15 +107,18 @@ def wire(around: Surroundings) -> Wired:
         processes=around.processes,
     )
     heads = HeadChanges(parts)
+    resolver = Resolver(branches=branches, tags=tags, commits=commits)
+    view = View(parts)
     engine = Engine(
         parts=parts,
         repositories=repositories,
         tags=tags,
-        resolver=Resolver(branches=branches, tags=tags, commits=commits),
+        resolver=resolver,
         log=CommitLog(commits),
         protection=Protection(kv, clock=clock, ids=ids),
         metadata=RepositoryMetadata(kv, clock=clock, ids=ids),
-        view=View(parts),
+        view=view,
+        readings=Readings(kv, repositories=repositories, resolver=resolver, view=view),
         committer=Committer(parts, heads),
         merger=Merger(parts, heads),
         resetter=Resetter(parts, heads),

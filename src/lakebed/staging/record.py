@@ -19,7 +19,7 @@ from lakebed.model.layers import Layer, RetiredLayer, TokenLayer
 
 def tokens_of(branch: Branch) -> tuple[StagingToken, ...]:
     """Return the tokens a reader looks into, newest first."""
-    sealed = tuple(layer.token for layer in branch.sealed if isinstance(layer, TokenLayer))
+    sealed = tuple([layer.token for layer in branch.sealed if isinstance(layer, TokenLayer)])
     return (branch.staging_token, *sealed) if branch.staging_token is not None else sealed
 
 

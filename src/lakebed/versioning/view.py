@@ -22,6 +22,7 @@ from lakebed.model.branch import Branch
 from lakebed.model.entries import Entry
 from lakebed.model.ids import MetarangeId, Path
 from lakebed.model.repository import Repository
+from lakebed.refs.resolve import ResolvedRef
 from lakebed.staging.reader import LayersMovedError
 from lakebed.staging.record import tokens_of
 from lakebed.versioning.first_keys import FirstKeys
@@ -51,6 +52,12 @@ class View:
         if tree is None:
             tree = await self._parts.base_tree(repo, branch)
         return Source(tree=tree, branch=branch)
+
+    async def of(self, repo: Repository, resolved: ResolvedRef) -> Source:
+        """Return what a reader of a resolved ref sees."""
+        if resolved.staged and resolved.record is not None:
+            return await self.source(repo, resolved.record.value)
+        return Source(tree=(await self._parts.commits.get(repo, resolved.commit_id)).tree)
 
     async def stat(self, repo: Repository, source: Source, path: Path) -> Entry:
         """Return the entry of `path`, or raise `NotFoundError` (`OBJECT_NOT_FOUND`)."""

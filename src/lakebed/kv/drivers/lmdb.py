@@ -23,7 +23,7 @@ from lakebed.kv.checks import (
 )
 from lakebed.kv.drivers.lmdb_env import Environment
 from lakebed.kv.drivers.lmdb_keys import row_key
-from lakebed.kv.drivers.lmdb_records import value_of, version_of
+from lakebed.kv.drivers.lmdb_records import item_of
 from lakebed.kv.drivers.lmdb_scan import read_page
 from lakebed.kv.drivers.lmdb_writer import Writer
 from lakebed.kv.drivers.lmdb_writes import DeleteRows, DropStep, Swap, set_rows_request
@@ -70,20 +70,17 @@ class LmdbKV:
         check_partition(partition)
         check_key(key, self.capabilities)
         record = self.environment.get(row_key(partition, key))
-        return None if record is None else Item(key, value_of(record), version_of(record))
+        return None if record is None else item_of(key, record)
 
     async def get_many(self, lookups: Sequence[tuple[str, bytes]]) -> list[Item | None]:
-        places = []
-        for partition, key in lookups:
-            check_partition(partition)
-            check_key(key, self.capabilities)
-            places.append(row_key(partition, key))
+        found: list[Item | None] = []
         with self.environment.reading() as txn:
-            records = [txn.get(place) for place in places]
-        return [
-            None if record is None else Item(key, value_of(record), version_of(record))
-            for (_, key), record in zip(lookups, records, strict=True)
-        ]
+            for partition, key in lookups:
+                check_partition(partition)
+                check_key(key, self.capabilities)
+                record = txn.get(row_key(partition, key))
+                found.append(None if record is None else item_of(key, record))
+        return found
 
     async def swap(
         self,

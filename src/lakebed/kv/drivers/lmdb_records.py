@@ -14,10 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from lakebed.kv.port import Version
+from lakebed.kv.port import Item, Version
 
 HEADER_BYTES: Final = 8
 _SIZE: Final = struct.Struct(">I")
+_HEAD: Final = struct.Struct(">Q")
 
 
 def header(version: int) -> bytes:
@@ -31,6 +32,12 @@ def encode(version: int, value: bytes, names: tuple[bytes, ...] = ()) -> bytes:
         return header(version) + value
     listed = b"".join([_SIZE.pack(len(name)) + name for name in names])
     return (version << 1 | 1).to_bytes(HEADER_BYTES) + _SIZE.pack(len(listed)) + listed + value
+
+
+def item_of(key: bytes, record: bytes) -> Item:
+    """Return what the port calls the record at `key`."""
+    (head,) = _HEAD.unpack_from(record)
+    return Item(key, value_of(record) if head & 1 else record[HEADER_BYTES:], head >> 1)
 
 
 def version_of(record: bytes) -> Version:
