@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.catalog.multipart import UploadOf
+from lakebed.errors import NotFoundError
 from lakebed.format.links import decode_link
-from lakebed.limits import LINK_LIFETIME_SECONDS, METADATA_BYTES_MAX
+from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS, METADATA_BYTES_MAX, SLICE_SECONDS
+from lakebed.model.ids import BranchName, Path
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.port import Capabilities, ETag, Part
 from lakebed.refs.keys import link_key
@@ -111,6 +114,40 @@ async def test_an_upload_that_nobody_completed_in_time_is_over(monkeypatch: pyte
         refused = await rest.admin("PUT", f"{UPLOADS}/{sent.upload}/parts/3", query=PATH, json=body)
         assert refused.status == 400
         assert (await sent.abort()).status == 204, "its parts can still be freed"
+
+
+async def test_what_nobody_completed_is_aborted_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Later()
+    async with open_rest(clock=clock) as rest:
+        lost, completed = await _sent(rest, monkeypatch), await _sent(rest, monkeypatch)
+        assert (await completed.complete()).status == 200
+        repo, tokens = await rest.lake.engine.repo("lake"), LinkTokens(rest.lake.engine)
+        clock.ahead = LINK_LIFETIME_SECONDS + GRACE_SECONDS + SLICE_SECONDS - 60
+        fresh = await _sent(rest, monkeypatch)
+        assert await tokens.sweep(repo) == 0, "too young"
+        clock.ahead += 120
+        assert await tokens.sweep(repo) == 2
+        assert await tokens.sweep(repo) == 0
+        with pytest.raises(NotFoundError):
+            await lost.store.put_part(lost.key, lost.upload, 1, b"x")
+        assert (await lost.complete()).status == 400
+        assert (await rest.admin("GET", STAT, query=PATH)).json()["physical_address"] == completed.address
+        assert (await fresh.complete()).status == 200
+
+
+async def test_an_old_address_whose_token_is_good_is_not_forgotten() -> None:
+    clock = Later()
+    async with open_rest(clock=clock) as rest:
+        engine = rest.lake.engine
+        repo, tokens = await engine.repo("lake"), LinkTokens(engine)
+        address = engine.slices.next_address(clock.now())
+        clock.ahead = 2 * LINK_LIFETIME_SECONDS
+        await tokens.give_out(repo, BranchName("main"), Path("a"), address=address, now=clock.now())
+        assert await tokens.sweep(repo) == 0
+        clock.ahead += LINK_LIFETIME_SECONDS + 60
+        assert await tokens.sweep(repo) == 0, "a grace is a grace"
+        clock.ahead += GRACE_SECONDS
+        assert await tokens.sweep(repo) == 1
 
 
 async def test_the_token_of_an_upload_names_it(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:

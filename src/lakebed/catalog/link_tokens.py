@@ -19,13 +19,14 @@ from lakebed.catalog.engine import Engine
 from lakebed.env.clock import Instant, after
 from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
 from lakebed.format.links import decode_link, encode_link
-from lakebed.kv.port import Expect, Version
-from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS
+from lakebed.kv.port import Expect, Version, prefix_end
+from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS, SLICE_SECONDS
 from lakebed.model.entries import Entry
 from lakebed.model.ids import BranchName, Path, parse_path
 from lakebed.model.links import LinkToken
 from lakebed.model.repository import Repository
-from lakebed.refs.keys import link_key
+from lakebed.objects.slices import slice_name
+from lakebed.refs.keys import LINKS_PREFIX, link_address, link_key
 from lakebed.refs.settle import settled_swap
 from lakebed.staging.conditions import Condition
 
@@ -98,6 +99,31 @@ class LinkTokens:
         """Let a token expire now: nothing is linked to its address any more."""
         if found.token.expires_at > now:
             await self._put(repo, found.address, replace(found.token, expires_at=now), found.version)
+
+    async def sweep(self, repo: Repository) -> int:
+        """Abort the uploads that nobody completed, and forget the tokens that expired a grace ago. Return how many.
+
+        An expired token never comes back to life, so nobody can be linking what is forgotten. Addresses are named
+        by reversed time: what is looked at is old enough to go, however many younger ones there are.
+        """
+        kv = self._engine.parts.kv
+        now = await kv.now()
+        youngest = after(now, -(LINK_LIFETIME_SECONDS + GRACE_SECONDS + SLICE_SECONDS))
+        swept = 0
+        async for page in kv.scan(
+            repo.partition,
+            start=link_key(f"data/{slice_name(youngest, '')}"),
+            end=prefix_end(LINKS_PREFIX),
+        ):
+            tokens = {item.key: decode_link(item.value) for item in page.items()}
+            over = [key for key, token in tokens.items() if after(token.expires_at, GRACE_SECONDS) < now]
+            for key in over:
+                if tokens[key].upload and tokens[key].used_at is None:
+                    store = await self._engine.store_of(repo)
+                    await store.abort_upload(link_address(key), tokens[key].upload)
+            await kv.delete_rows(repo.partition, over)
+            swept += len(over)
+        return swept
 
     async def _standing(self, repo: Repository, name: BranchName, entry: Entry) -> Entry:
         """Return what is staged if it is exactly what is to be linked again."""

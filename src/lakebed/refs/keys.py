@@ -93,3 +93,8 @@ def copy_key(address: str, nonce: str) -> bytes:
 def link_key(address: str) -> bytes:
     """Return the key of the token of an address that was given out."""
     return LINKS_PREFIX + address.encode()
+
+
+def link_address(key: bytes) -> str:
+    """Return the address whose token has this key."""
+    return key.removeprefix(LINKS_PREFIX).decode()

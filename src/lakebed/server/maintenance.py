@@ -4,6 +4,7 @@ Nothing else depends on it, every step can be done twice, and any number of proc
 may run it at once.
 """
 
+from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.errors import LakebedError
@@ -42,3 +43,4 @@ class Maintenance:
                 await self._wired.engine.stashes.sweep(found.value)
                 await self._wired.sessions.tasks.sweep(found.value)
                 await self._wired.catalog.part_uploads.sweep(found.value)
+                await LinkTokens(self._wired.engine).sweep(found.value)
