@@ -25,8 +25,8 @@ from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings
 
 Namespaces: TypeAlias = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
-"""Tells the namespaces of all repositories there are at this moment. Whoever remembers them for a while
-hands out the same list until it has asked again."""
+"""Tells the namespaces of all repositories there are at this moment, in their one spelling (`canonical_namespace`).
+Whoever remembers them for a while hands out the same list until it has asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class ExternalAddresses:
             self._last = _Bounds(
                 namespaces,
                 [self._canonical(prefix) for prefix in self._prefixes],
-                [self._canonical(namespace) for namespace in namespaces],
+                list(namespaces),
             )
         return self._last
 

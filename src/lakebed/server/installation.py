@@ -1,5 +1,6 @@
 """An embedded installation: a data folder, the engine on it, and what must be closed at the end."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -118,17 +119,31 @@ class _RememberedNamespaces:
         self._repositories: Repositories | None = None
         self._canonical: Callable[[str], str] = str
         self._known: list[str] = []
+        self._places: dict[str, str] = {}
         self._until = 0.0
+        self._asking = asyncio.Lock()
 
     def ask(self, repositories: Repositories, canonical: Callable[[str], str]) -> None:
         self._repositories, self._canonical = repositories, canonical
 
     async def __call__(self) -> list[str]:
-        if self._repositories is not None and self._clock.monotonic() >= self._until:
-            self._known = [
-                self._canonical(found.value.namespace)
-                async for found in self._repositories.scan()
-                if not isinstance(found.value, GoneRepository)
-            ]
-            self._until = self._clock.monotonic() + _NAMESPACES_SECONDS
+        if self._is_over():
+            async with self._asking:
+                # Whoever waited here finds that somebody else has asked.
+                if self._is_over():
+                    await self._ask()
         return self._known
+
+    def _is_over(self) -> bool:
+        return self._clock.monotonic() >= self._until
+
+    async def _ask(self) -> None:
+        assert self._repositories is not None, "wired before the first request"
+        places: dict[str, str] = {}
+        async for found in self._repositories.scan():
+            if not isinstance(found.value, GoneRepository):
+                namespace = found.value.namespace
+                # Resolved once: where a repository's storage lies does not change.
+                places[namespace] = self._places.get(namespace) or self._canonical(namespace)
+        self._places, self._known = places, list(places.values())
+        self._until = self._clock.monotonic() + _NAMESPACES_SECONDS
