@@ -1,5 +1,6 @@
 """The real server, stopped and killed while clients write: what it acknowledged is there."""
 
+import os
 import signal
 import socket
 import time
@@ -105,7 +106,9 @@ def test_a_request_that_was_begun_is_answered_although_the_server_is_told_to_sto
     assert ask("POST", f"{BRANCH}/objects", query={"path": "before"}, body=b"x")[0] == 201
     uploads = [Begun(ask, f"{BRANCH}/objects?path=upload-{number}", b"x" * 100_000) for number in range(4)]
     commit = Begun(ask, f"{BRANCH}/commits", b'{"message": "begun before the end"}')
-    pair.process.send_signal(signal.SIGTERM)
+    # As service managers do it: everybody is told, and the workers once more by their supervisor.
+    for each in (pair.process, *workers_of(pair)):
+        each.send_signal(signal.SIGTERM)
     await_refusal(ask)
 
     assert commit.end() == 201
@@ -153,8 +156,10 @@ def await_two_workers(server: ServerProcess) -> None:
         time.sleep(0.05)
 
 
-def test_workers_end_with_a_supervisor_that_is_killed(pair: ServerProcess) -> None:
+def test_workers_listen_to_their_supervisor_alone_and_end_with_it(pair: ServerProcess) -> None:
     workers = workers_of(pair)
+    # Ctrl-C reaches a whole group: it must not be theirs.
+    assert os.getpgid(pair.process.pid) not in {os.getpgid(worker.pid) for worker in workers}
     pair.process.kill()
     _, alive = psutil.wait_procs(workers, timeout=30)
     assert not alive

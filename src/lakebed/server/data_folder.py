@@ -6,6 +6,9 @@ cache/     decoded ranges; may be deleted at any time
 tmp/       work in progress; may be deleted while nothing runs
 VERSION    the layout's version
 lock       held by the process that serves the folder
+
+installation.key   what secrets are encrypted with, unless one is configured
+lakebed.toml       settings, if somebody put them here
 """
 
 import errno
