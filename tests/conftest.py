@@ -9,6 +9,9 @@ pytest.register_assert_rewrite("lakebed.testing")
 
 from lakebed.testing.postgres import PostgresServer, running_postgres  # noqa: E402  after the line above
 
+# Named here and not in each folder, so that the folders share one server.
+pytest_plugins = ["tests.client.fixtures"]
+
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci")
 
