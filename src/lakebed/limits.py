@@ -213,8 +213,6 @@ S3_METADATA_BYTES_MAX = 2 * KIB
 # One PUT of an object or a part, and the least size of a part that is not the last: Amazon's numbers.
 S3_PUT_BYTES_MAX = 5 * GIB
 S3_PART_BYTES_MIN = 5 * MIB
-# A part up to this size is held in memory on its way to the store; a larger one is spooled there first.
-S3_PART_BUFFER_BYTES = 8 * MIB
 # Uploads in parts that nobody completed are given up after this long; that one was completed is remembered this long.
 S3_UPLOAD_LIFETIME_SECONDS = 7 * 24 * 3600.0
 S3_COMPLETED_SECONDS = 24 * 3600.0

@@ -41,7 +41,6 @@ from lakebed.limits import (
     METADATA_BYTES_MAX,
     PARTS_MAX,
     S3_COMPLETED_SECONDS,
-    S3_PART_BUFFER_BYTES,
     S3_PART_BYTES_MIN,
     S3_UPLOAD_LIFETIME_SECONDS,
 )
@@ -49,7 +48,7 @@ from lakebed.model.entries import Entry
 from lakebed.model.ids import BranchName, parse_path
 from lakebed.model.part_uploads import PARTS_KEY, PartUpload, PartUploadState, UploadedPart, pack_parts
 from lakebed.model.repository import Repository
-from lakebed.objects.checks import check_part_number, upload_missing
+from lakebed.objects.checks import check_part_number, cut_range, upload_missing
 from lakebed.objects.port import ByteRange, ETag, ObjectStore, Part
 from lakebed.refs.settle import settled_swap
 from lakebed.staging.conditions import Condition
@@ -108,7 +107,7 @@ class PartUploads:
         return upload
 
     async def put(
-        self, of: UploadOf, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int | None = None
+        self, of: UploadOf, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
     ) -> UploadedPart:
         """Keep one part; what is sent again replaces it. If `chunks` raises, nothing is kept.
 
@@ -119,12 +118,10 @@ class PartUploads:
         found = await self._open(of)
         store = await self._engine.store_of(found.repo)
         digest = hashlib.md5(usedforsecurity=False)
-        if size_bytes is not None and size_bytes <= S3_PART_BUFFER_BYTES:
-            data = b"".join([chunk async for chunk in chunks])
-            digest.update(data)
-            part = await store.put_part(found.upload.address, found.upload.store_upload, number, data)
-        else:
-            part = await self._spooled(store, found.upload, number, _watched(chunks, digest.update))
+        watched = _watched(chunks, digest.update)
+        part = await store.put_part_stream(
+            found.upload.address, found.upload.store_upload, number, watched, size_bytes=size_bytes
+        )
         return await self._record(found, part, digest.hexdigest())
 
     async def copy(
@@ -140,7 +137,9 @@ class PartUploads:
         found = await self._open(of)
         repo, entry = source
         if repo.uid != found.repo.uid or entry.is_external:
-            return await self.put(of, number, self._bytes(repo, entry, byte_range))
+            start, end = cut_range(byte_range, entry.size_bytes)
+            chunks = self._bytes(repo, entry, byte_range)
+            return await self.put(of, number, chunks, size_bytes=end - start)
         store = await self._engine.store_of(repo)
         part = await store.copy_part(
             found.upload.address, found.upload.store_upload, number, entry.address, byte_range=byte_range
@@ -285,17 +284,6 @@ class PartUploads:
             )
             for value in page.values
         ]
-
-    async def _spooled(
-        self, store: ObjectStore, upload: PartUpload, number: int, chunks: AsyncIterator[bytes]
-    ) -> Part:
-        """Put a part that is too large to hold: as an object of its own, of which the store makes the part."""
-        spool = self._engine.slices.next_address(await self._engine.parts.kv.now())
-        await store.put_stream(spool, chunks)
-        try:
-            return await store.copy_part(upload.address, upload.store_upload, number, spool)
-        finally:
-            await store.delete([spool])
 
     async def _record(self, found: _Found, part: Part, md5: str) -> UploadedPart:
         kept = UploadedPart(

@@ -100,6 +100,13 @@ def part_missing(number: int) -> InvalidInputError:
     )
 
 
+def wrong_size(number: int, size_bytes: int) -> InvalidInputError:
+    """The error of a streamed part that has not the size that was announced."""
+    return InvalidInputError(
+        ErrorKind.INVALID_ARGUMENT, f"part {number} has more or less than the {size_bytes} bytes announced"
+    )
+
+
 def cannot_sign(scheme: str) -> InvalidInputError:
     """The error of a store without URLs."""
     return InvalidInputError(

@@ -13,3 +13,17 @@ async def gathered(chunks: AsyncIterator[bytes], size_bytes_min: int) -> AsyncIt
             buffer = bytearray()
     if buffer:
         yield bytes(buffer)
+
+
+async def held_back(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the same pieces, each only when the next is there: the last one only if `chunks` ended well.
+
+    Whoever checks a stream at its end can thus still keep it from being whole on the other side.
+    """
+    held: bytes | None = None
+    async for chunk in chunks:
+        if held is not None:
+            yield held
+        held = chunk
+    if held is not None:
+        yield held

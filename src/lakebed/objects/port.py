@@ -169,6 +169,18 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def put_part_stream(
+        self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
+    ) -> Part:
+        """Like `put_part`, in constant memory. The chunks are `size_bytes` in all.
+
+        If `chunks` raises, also at its very end, the part is what it was before.
+
+        Raises:
+            InvalidInputError: `INVALID_ARGUMENT`: they are more or less.
+        """
+        ...
+
     async def copy_part(
         self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
     ) -> Part:

@@ -49,9 +49,9 @@ async def upload_part(call: Call) -> Reply:
     """Keep one part."""
     refuse_keys(call.request.headers)
     number = _part_number(call)
-    plan = sized(call)
+    plan, size_bytes = sized(call)
     body = call.body(plan)
-    part = await call.session.part_uploads.put(_upload(call), number, aiter(body), size_bytes=plan.length)
+    part = await call.session.part_uploads.put(_upload(call), number, aiter(body), size_bytes=size_bytes)
     checksums = tuple((each.header.encode(), text.encode()) for each, text in body.checksums.items())
     return Reply(200, b"", ((b"etag", b'"%s"' % part.md5.encode()), *checksums))
 

@@ -53,10 +53,10 @@ async def put_object(call: Call) -> Reply:
     headers = call.request.headers
     refuse_keys(headers)
     metadata = {**metadata_of(headers), **tags_of_header(call.header("x-amz-tagging"))}
-    plan = sized(call)
+    plan, size_bytes = sized(call)
     body = call.body(plan)
     # A small one is taken whole, unless its sender waits to hear whether it is wanted.
-    is_small = plan.length is not None and plan.length <= SMALL_OBJECT_BYTES_MAX and "expect" not in headers
+    is_small = size_bytes <= SMALL_OBJECT_BYTES_MAX and "expect" not in headers
     entry = await call.session.objects.upload(
         call.bucket,
         branch,
@@ -69,8 +69,8 @@ async def put_object(call: Call) -> Reply:
     return Reply(200, b"", ((b"etag", b'"%s"' % entry.checksum.encode()), *checksums))
 
 
-def sized(call: Call) -> BodyPlan:
-    """Return the plan of a body whose length must be known and possible.
+def sized(call: Call) -> tuple[BodyPlan, int]:
+    """Return the plan of a body whose length must be known and possible, and that length.
 
     Raises:
         S3Error: `MissingContentLength`, `EntityTooLarge`.
@@ -85,7 +85,7 @@ def sized(call: Call) -> BodyPlan:
             ProposedSize=str(plan.length),
             MaxSizeAllowed=str(S3_PUT_BYTES_MAX),
         )
-    return plan
+    return plan, plan.length
 
 
 def _read(call: Call, entry: Entry) -> tuple[Reply, ByteRange | None]:

@@ -549,6 +549,35 @@ class ObjectSuite:
         assert await content(store, "k") == (pieces[1] + pieces[2] + pieces[3], etag)
         assert [part.size_bytes for part in parts] == [len(data) for data in pieces.values()]
 
+    @pytest.mark.parametrize("size", [0, 1, 3 * MIB, 9 * MIB + 1])
+    async def test_a_part_can_be_streamed(self, store: ObjectStore, size: int) -> None:
+        _needs(store.capabilities.multipart)
+        upload = await store.create_upload("k")
+        data = bytes(range(251)) * (size // 251 + 1)
+
+        part = await store.put_part_stream("k", upload, 1, stream_of([data[:size]]), size_bytes=size)
+
+        assert (part.number, part.size_bytes) == (1, size)
+        await store.complete_upload("k", upload, [part])
+        assert await store.get("k") == data[:size]
+
+    @pytest.mark.parametrize("size", [1, MIB, 3 * MIB, 3 * MIB + 1])
+    async def test_a_stream_that_breaks_at_its_end_leaves_the_part_as_it_was(
+        self, store: ObjectStore, size: int
+    ) -> None:
+        _needs(store.capabilities.multipart)
+        upload = await store.create_upload("k")
+        kept = await store.put_part("k", upload, 1, b"kept")
+
+        with pytest.raises(ZeroDivisionError):
+            await store.put_part_stream("k", upload, 1, broken_stream(size), size_bytes=size)
+        for wrong in (size - 1, size + 1):
+            with pytest.raises(InvalidInputError):
+                await store.put_part_stream("k", upload, 1, stream_of([b"x" * size]), size_bytes=wrong)
+
+        await store.complete_upload("k", upload, [kept])
+        assert await store.get("k") == b"kept"
+
     async def test_only_the_parts_given_count(self, store: ObjectStore) -> None:
         _needs(store.capabilities.multipart)
         upload = await store.create_upload("k")

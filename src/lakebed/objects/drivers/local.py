@@ -41,6 +41,7 @@ from lakebed.objects.local.group import GroupCommit
 from lakebed.objects.local.opening import OpenRoot, is_root, open_local_root, view_folder
 from lakebed.objects.local.reads import read_cached, read_whole
 from lakebed.objects.local.spool import Spool
+from lakebed.objects.local.uploads import PartSpool
 from lakebed.objects.local.walk import info_of, walk
 from lakebed.objects.port import ByteRange, Capabilities, ETag, ObjectInfo, Part, PutMode, PutWhen
 from lakebed.telemetry.log import get_logger
@@ -201,10 +202,27 @@ class LocalObjects:
         opened = self._opened or await self._open()
         return await self._run(opened.root.uploads.put_part, key, upload, number, data)
 
+    async def put_part_stream(
+        self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
+    ) -> Part:
+        check_part_number(number)
+        opened = self._opened or await self._open()
+        spool = await self._run(PartSpool, opened.root.uploads, key, upload, number)
+        try:
+            async for piece in gathered(chunks, STREAM_CHUNK_BYTES):
+                await self._run(spool.write, piece)
+            return await self._run(spool.finish, size_bytes)
+        finally:
+            await self._run(spool.close)
+
     async def copy_part(
         self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
     ) -> Part:
-        return await self.put_part(key, upload, number, await self.get(source, byte_range=byte_range))
+        check_part_number(number)
+        fd, start, end = await self._read(source, byte_range)
+        os.close(fd)
+        chunks = self.stream(source, byte_range=ByteRange(start, end) if end > start else None)
+        return await self.put_part_stream(key, upload, number, chunks, size_bytes=end - start)
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
         check_parts(parts)

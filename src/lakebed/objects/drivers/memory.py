@@ -22,6 +22,7 @@ from lakebed.objects.checks import (
     key_missing,
     part_missing,
     upload_missing,
+    wrong_size,
 )
 from lakebed.objects.port import ByteRange, Capabilities, ETag, IfMatch, ObjectInfo, Part, PutMode, PutWhen
 
@@ -137,6 +138,14 @@ class MemoryObjects:
         part = self._new_object(bytes(data))
         self._upload(key, upload).parts[number] = part
         return Part(number, part.etag, len(part.data))
+
+    async def put_part_stream(
+        self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
+    ) -> Part:
+        data = b"".join([chunk async for chunk in chunks])
+        if len(data) != size_bytes:
+            raise wrong_size(number, size_bytes)
+        return await self.put_part(key, upload, number, data)
 
     async def copy_part(
         self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None

@@ -30,8 +30,9 @@ from lakebed.objects.checks import (
     cut_range,
     key_exists,
     key_missing,
+    wrong_size,
 )
-from lakebed.objects.chunks import gathered
+from lakebed.objects.chunks import gathered, held_back
 from lakebed.objects.port import ByteRange, Capabilities, ETag, IfMatch, ObjectInfo, Part, PutMode, PutWhen
 from lakebed.objects.s3.names import whole_name
 from lakebed.objects.s3.obstore_errors import ObstoreFailure, status_of, translate
@@ -213,6 +214,26 @@ class S3Objects:
         check_part_number(number)
         name = whole_name(self._place, key)
         return await self._workers.run(self._uploads.put_part, name, upload, number, data)
+
+    async def put_part_stream(
+        self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
+    ) -> Part:
+        check_part_number(number)
+        name = whole_name(self._place, key)
+        sending = await self._workers.run(self._uploads.begin_part, name, upload, number, size_bytes)
+        sent = 0
+        try:
+            # The last piece goes when all is well: a part that the server has not got whole does not exist.
+            async for piece in held_back(gathered(chunks, STREAM_CHUNK_BYTES)):
+                sent += len(piece)
+                if sent > size_bytes:
+                    break
+                await self._workers.run(sending.write, piece)
+            if sent != size_bytes:
+                raise wrong_size(number, size_bytes)
+            return await self._workers.run(self._uploads.end_part, sending, name, upload, number, size_bytes)
+        finally:
+            await self._workers.run(sending.close)
 
     async def copy_part(
         self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None

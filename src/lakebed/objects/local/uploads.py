@@ -16,7 +16,7 @@ from typing import Final
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.limits import STREAM_CHUNK_BYTES
-from lakebed.objects.checks import part_missing, upload_missing
+from lakebed.objects.checks import part_missing, upload_missing, wrong_size
 from lakebed.objects.local.changes import Changes
 from lakebed.objects.local.disk import Disk, Sync
 from lakebed.objects.local.etags import Stamps, etag_of, etag_of_file
@@ -66,18 +66,42 @@ class Uploads:
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
         """Keep one part."""
         with translated(self._root):
-            folder = self._find(key, upload)
+            folder = self.find(key, upload)
             stamp = self._stamps.next_after(None)
             self._store(folder, _part(number), data, stamp)
             self._disk.sync(folder.fd, Sync.PART_ENTRY)
         return Part(number, etag_of(stamp, len(data)), len(data))
+
+    def create_file(self) -> tuple[str, int]:
+        """Return the name and descriptor of a file that may become a part."""
+        with translated(self._root):
+            return self._scratch.create()
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Add bytes to such a file."""
+        with translated(self._root):
+            self._disk.write(fd, data)
+
+    def name_part(self, folder: Folder, number: int, name: str, fd: int) -> ETag:
+        """Make a file, which is closed by the caller, the part of that number."""
+        with translated(self._root):
+            stamp = self._stamps.next_after(None)
+            self._disk.set_mtime(fd, stamp)
+            self._disk.sync(fd, Sync.PART_DATA)
+            self._disk.rename(self._scratch.folder.fd, name, folder.fd, _part(number))
+            self._disk.sync(folder.fd, Sync.PART_ENTRY)
+        return etag_of(stamp, os.fstat(fd).st_size)
+
+    def discard(self, name: str) -> None:
+        """Remove a file that becomes no part."""
+        self._scratch.discard(name)
 
     def complete(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
         """Make the object and end the upload."""
         name, fd = self._scratch.create()
         try:
             with translated(self._root):
-                self._gather(self._find(key, upload), parts, fd)
+                self._gather(self.find(key, upload), parts, fd)
             etag = self._changes.put_file(key, name, fd, when=PutMode.OVERWRITE)
         finally:
             os.close(fd)
@@ -90,7 +114,8 @@ class Uploads:
         if self._key_of(upload) == key:
             self._remove(upload)
 
-    def _find(self, key: str, upload: str) -> Folder:
+    def find(self, key: str, upload: str) -> Folder:
+        """Return the folder of an upload, or raise `NotFoundError`."""
         folder = self._folders.find(f"{_PATH}/{upload}")
         if folder is None or self._key_of(upload) != key:
             raise upload_missing(upload)
@@ -143,6 +168,37 @@ class Uploads:
             for name in sorted(folder.names()):
                 self._disk.unlink(folder.fd, name)
         self._folders.prune(path)
+
+
+class PartSpool:
+    """A part on its way: bytes that arrive in pieces. Write, then `finish`; `close` in any case."""
+
+    def __init__(self, uploads: Uploads, key: str, upload: str, number: int) -> None:
+        self._uploads = uploads
+        self._folder = uploads.find(key, upload)
+        self._number = number
+        self._size_bytes = 0
+        self._name, self._fd = uploads.create_file()
+        self._named = False
+
+    def write(self, data: bytes) -> None:
+        """Add bytes at the end."""
+        self._uploads.write(self._fd, data)
+        self._size_bytes += len(data)
+
+    def finish(self, size_bytes: int) -> Part:
+        """Keep the part, if it has the size that was announced."""
+        if self._size_bytes != size_bytes:
+            raise wrong_size(self._number, size_bytes)
+        etag = self._uploads.name_part(self._folder, self._number, self._name, self._fd)
+        self._named = True
+        return Part(self._number, etag, size_bytes)
+
+    def close(self) -> None:
+        """Release the file; without `finish` nothing is left of it."""
+        os.close(self._fd)
+        if not self._named:
+            self._uploads.discard(self._name)
 
 
 def copy_bytes(disk: Disk, source: int, target: int) -> None:

@@ -29,6 +29,40 @@ class Reply:
         return self.headers.get(name.lower(), "")
 
 
+class Sending:
+    """A request whose body is sent in pieces. Write, then `finish`; `close` in any case."""
+
+    def __init__(
+        self, connection: http.client.HTTPConnection, free: list[http.client.HTTPConnection], endpoint: str
+    ) -> None:
+        self._connection = connection
+        self._free = free
+        self._endpoint = endpoint
+        self._done = False
+
+    def write(self, data: bytes) -> None:
+        """Send more of the body."""
+        try:
+            self._connection.send(data)
+        except (OSError, http.client.HTTPException) as error:
+            raise _unanswered(self._endpoint, error, ErrorKind.OUTCOME_UNKNOWN) from error
+
+    def finish(self) -> Reply:
+        """Return the answer to a body that was sent whole."""
+        try:
+            reply = _read(self._connection)
+        except (OSError, http.client.HTTPException) as error:
+            raise _unanswered(self._endpoint, error, ErrorKind.OUTCOME_UNKNOWN) from error
+        self._done = True
+        self._free.append(self._connection)
+        return reply
+
+    def close(self) -> None:
+        """Release the connection; before `finish`, the server gets no whole request."""
+        if not self._done:
+            self._connection.close()
+
+
 class S3Requests:
     """Connections to one place, as many as there are threads that use them."""
 
@@ -66,19 +100,37 @@ class S3Requests:
         connection = self._take()
         try:
             connection.request(method, target, body=body or None, headers=signed)
-            answer = connection.getresponse()
-            reply = Reply(
-                answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read()
-            )
+            reply = _read(connection)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             reading = method in {"GET", "HEAD"}
-            raise UnavailableError(
-                ErrorKind.STORE_UNAVAILABLE if reading else ErrorKind.OUTCOME_UNKNOWN,
-                f"{self._place.endpoint} did not answer: {error!r}",
-            ) from error
+            kind = ErrorKind.STORE_UNAVAILABLE if reading else ErrorKind.OUTCOME_UNKNOWN
+            raise _unanswered(self._place.endpoint, error, kind) from error
         self._free.append(connection)
         return reply
+
+    def begin(self, method: str, name: str, *, query: Mapping[str, str], size_bytes: int) -> Sending:
+        """Send the head of a request whose body follows in pieces.
+
+        Raises:
+            UnavailableError: `STORE_UNAVAILABLE`: it could not be sent.
+        """
+        path = self._place.path(name)
+        signed = signed_headers(
+            self._place, method, path, query=query, headers={}, body=None, now=self._clock.now()
+        )
+        connection = self._take()
+        try:
+            connection.putrequest(
+                method, f"{path}?{query_text(query)}", skip_host=True, skip_accept_encoding=True
+            )
+            for header, value in (*signed.items(), ("content-length", str(size_bytes))):
+                connection.putheader(header, value)
+            connection.endheaders()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise _unanswered(self._place.endpoint, error, ErrorKind.STORE_UNAVAILABLE) from error
+        return Sending(connection, self._free, self._place.endpoint)
 
     def close(self) -> None:
         """Close the connections that nobody uses."""
@@ -98,6 +150,15 @@ class S3Requests:
         if self._tls is not None:
             return http.client.HTTPSConnection(host, timeout=S3_TIMEOUT_SECONDS, context=self._tls)
         return http.client.HTTPConnection(host, timeout=S3_TIMEOUT_SECONDS)
+
+
+def _read(connection: http.client.HTTPConnection) -> Reply:
+    answer = connection.getresponse()
+    return Reply(answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read())
+
+
+def _unanswered(endpoint: str, error: Exception, kind: ErrorKind) -> UnavailableError:
+    return UnavailableError(kind, f"{endpoint} did not answer: {error!r}")
 
 
 def _is_over(connection: http.client.HTTPConnection) -> bool:

@@ -21,12 +21,15 @@ def signed_headers(
     *,
     query: Mapping[str, str],
     headers: Mapping[str, str],
-    body: bytes,
+    body: bytes | None,
     now: Instant,
 ) -> dict[str, str]:
-    """Return `headers` with those that prove who sends the request, and that `body` is what was sent."""
+    """Return `headers` with those that prove who sends the request, and that `body` is what was sent.
+
+    Of a body that is None, because it comes in pieces, nothing is proven.
+    """
     stamp = _stamp(now)
-    body_hash = hashlib.sha256(body).hexdigest()
+    body_hash = _UNSIGNED if body is None else hashlib.sha256(body).hexdigest()
     all_headers = {
         **{name.lower(): value for name, value in headers.items()},
         "host": place.host,

@@ -14,7 +14,7 @@ from lakebed.objects.s3.replies import (
     parse_completed,
     parse_upload_id,
 )
-from lakebed.objects.s3.requests import Reply, S3Requests
+from lakebed.objects.s3.requests import Reply, S3Requests, Sending
 
 _OK: Final = 200
 _BAD_REQUEST: Final = 400
@@ -34,14 +34,26 @@ class S3Uploads:
         _require_ok(reply, f"beginning an upload of {name!r}")
         return parse_upload_id(reply.body)
 
+    def begin_part(self, name: str, upload: str, number: int, size_bytes: int) -> Sending:
+        """Begin to send one part in pieces."""
+        query = {"partNumber": str(number), "uploadId": upload}
+        return self._requests.begin("PUT", name, query=query, size_bytes=size_bytes)
+
+    def end_part(self, sending: Sending, name: str, upload: str, number: int, size_bytes: int) -> Part:
+        """Return the part whose pieces have been sent."""
+        return self._part(sending.finish(), name, upload, number, size_bytes)
+
     def put_part(self, name: str, upload: str, number: int, data: bytes) -> Part:
         """Send one part."""
         query = {"partNumber": str(number), "uploadId": upload}
         reply = self._requests.send("PUT", name, query=query, body=data)
+        return self._part(reply, name, upload, number, len(data))
+
+    def _part(self, reply: Reply, name: str, upload: str, number: int, size_bytes: int) -> Part:
         if _is_missing(reply):
             raise upload_missing(upload)
         _require_ok(reply, f"part {number} of {name!r}")
-        return Part(number, clean_etag(reply.header("etag")), len(data))
+        return Part(number, clean_etag(reply.header("etag")), size_bytes)
 
     def copy_part(self, name: str, upload: str, number: int, source: str, span: tuple[int, int]) -> Part:
         """Make a part of the bytes `span` of the object `source`; an empty one of none."""

@@ -209,6 +209,14 @@ class FaultyObjects:
         call = Call(Operation.PUT_PART, key)
         return await self._meet(call, lambda: self._inner.put_part(key, upload, number, data))
 
+    async def put_part_stream(
+        self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
+    ) -> Part:
+        call = Call(Operation.PUT_STREAM, key)
+        return await self._meet(
+            call, lambda: self._inner.put_part_stream(key, upload, number, chunks, size_bytes=size_bytes)
+        )
+
     async def copy_part(
         self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
     ) -> Part:

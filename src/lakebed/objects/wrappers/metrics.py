@@ -131,6 +131,15 @@ class MeteredObjects:
         self._meters.bytes.labels("written").inc(len(data))
         return part
 
+    async def put_part_stream(
+        self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
+    ) -> Part:
+        counted = self._counted(chunks)
+        return await self._measure(
+            "put_part_stream",
+            self._inner.put_part_stream(key, upload, number, counted, size_bytes=size_bytes),
+        )
+
     async def copy_part(
         self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
     ) -> Part:

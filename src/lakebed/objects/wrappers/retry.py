@@ -123,6 +123,12 @@ class RetryingObjects:
     async def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
         return await self._retry(lambda: self._inner.put_part(key, upload, number, data))
 
+    async def put_part_stream(
+        self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
+    ) -> Part:
+        # A stream cannot be read twice.
+        return await self._inner.put_part_stream(key, upload, number, chunks, size_bytes=size_bytes)
+
     async def copy_part(
         self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
     ) -> Part:

@@ -69,6 +69,11 @@ class SimObjects:
     async def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
         raise _no_uploads()
 
+    async def put_part_stream(
+        self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
+    ) -> Part:
+        raise _no_uploads()
+
     async def copy_part(
         self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
     ) -> Part:
