@@ -42,9 +42,9 @@ KNOWN = {
     "repository": "lake",
     "branch": "main",
     "destinationBranch": "main",
-    "ref": "main",
+    "ref": "kept",
     "sourceRef": "feature",
-    "leftRef": "main",
+    "leftRef": "kept",
     "rightRef": "feature",
     "commitId": "main",
     "tag": "v1",
@@ -63,12 +63,13 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProce
         with httpx.Client(
             base_url=f"{running.endpoint}/api/v1", auth=(running.access_key, running.secret_key)
         ) as client:
+            client.post("/repositories", json={"name": "lake", "storage_namespace": "local://lake"})
+            client.post(f"{repo}/branches/main/objects", params={"path": "a/b"}, content=b"bytes")
             for path, body in (
-                ("/repositories", {"name": "lake", "storage_namespace": "local://lake"}),
-                (f"{repo}/branches/main/objects?path=a/b", {"any": "bytes"}),
                 (f"{repo}/branches/main/commits", {"message": "first"}),
                 (f"{repo}/branches", {"name": "feature", "source": "main"}),
                 (f"{repo}/tags", {"id": "v1", "ref": "main"}),
+                (f"{repo}/tags", {"id": "kept", "ref": "main"}),
                 ("/auth/users", {"id": "somebody"}),
                 ("/auth/groups", {"id": "team"}),
             ):
