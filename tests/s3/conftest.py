@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 
 from lakebed.testing.s3_server import make_bucket, s3_server
-from lakebed.testing.server_process import ServerProcess, running_server
+from lakebed.testing.server_process import ServerProcess, free_port, running_server
 
 _numbers = count(1)
 
@@ -21,6 +21,8 @@ class Endpoint:
     """The server, and REST requests to it."""
 
     process: ServerProcess
+    own_url: str
+    """Where nothing but S3 is served."""
 
     @property
     def url(self) -> str:
@@ -58,15 +60,21 @@ class Endpoint:
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     with s3_server(tmp_path_factory.mktemp("weed")) as settings:
         make_bucket(settings, "lakes")
+        port = free_port()
         environment = {
             "LAKEBED_STORAGE_S3_ENDPOINT": settings.s3_endpoint or "",
             "LAKEBED_STORAGE_S3_ACCESS_KEY_ID": settings.s3_access_key_id or "",
             "LAKEBED_STORAGE_S3_SECRET_ACCESS_KEY": settings.s3_secret_access_key or "",
             "LAKEBED_S3_DOMAIN": "s3.localhost",
+            "LAKEBED_S3_LISTEN": f"127.0.0.1:{port}",
         }
         folder = tmp_path_factory.mktemp("lakebed") / "server"
         with running_server(folder, environment=environment) as process:
-            yield Endpoint(process)
+            own = f"http://127.0.0.1:{port}"
+            # The second port opens a little later than the first.
+            with httpx.Client(transport=httpx.HTTPTransport(retries=8)) as client:
+                assert client.get(f"{own}/_health").status_code == 200
+            yield Endpoint(process, own)
 
 
 @pytest.fixture(scope="session")

@@ -208,6 +208,17 @@ class TestOnAServer:
         unsigned = httpx.get(f"{endpoint.url}/main/x", headers={"host": host})
         assert (unsigned.status_code, "<Code>AccessDenied</Code>" in unsigned.text) == (403, True)
 
+    def test_a_port_of_its_own_serves_nothing_but_s3(self, endpoint: Endpoint, s3: Any, lake: str) -> None:
+        s3.put_object(Bucket=lake, Key="main/x", Body=b"1")
+        own = endpoint.client(endpoint_url=endpoint.own_url)
+        assert own.get_object(Bucket=lake, Key="main/x")["Body"].read() == b"1"
+        rest = httpx.get(
+            f"{endpoint.own_url}/api/v1/repositories",
+            auth=(endpoint.process.access_key, endpoint.process.secret_key),
+        )
+        assert (rest.status_code, "<Error>" in rest.text) == (400, True)
+        assert httpx.get(f"{endpoint.own_url}/_health").status_code == 200
+
     def test_presigned_urls_of_both_versions(self, endpoint: Endpoint, lake: str) -> None:
         for version in ("s3v4", "s3"):
             client = boto3.client(

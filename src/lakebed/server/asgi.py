@@ -57,11 +57,13 @@ class WorkerApp:
         if self._rest is None:
             await self.start()
         assert self._rest is not None, "started"
-        if is_s3_request(scope, domain=self._config.s3_domain):
+        path = scope["path"]
+        if is_s3_request(scope, domain=self._config.s3_domain) or (
+            self._config.s3_only and path not in _OPEN_PATHS
+        ):
             assert self._s3 is not None, "started"
             await self._s3(scope, receive, send)
             return
-        path = scope["path"]
         if path.startswith(_REST):
             await self._rest(scope, receive, send)
         elif path in _OPEN_PATHS:

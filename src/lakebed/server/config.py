@@ -46,6 +46,10 @@ class Config:
     first_user: FirstUser = field(default_factory=FirstUser)
     s3_domain: str | None = None
     """Hosts under it are the S3 endpoint's, and name a bucket."""
+    s3_listen: tuple[str, int] | None = None
+    """Host and port for nothing but S3, beside those for everything."""
+    s3_only: bool = False
+    """Whether this process serves nothing but S3."""
     s3_region: str | None = None
     """The region that requests to the S3 endpoint are signed for; None means any."""
     threads: int = 4
@@ -74,7 +78,7 @@ def load_config(
         InvalidInputError: `INVALID_CONFIG`: with the name of what is wrong, and what it can be.
     """
     given = effective(flags=flags, environment=environment, file=file)
-    host, _, port = given["listen"].rpartition(":")
+    host, port = _host_and_port(given["listen"])
     return Config(
         data=given["data"],
         kv_url=given["database"],
@@ -94,11 +98,12 @@ def load_config(
         installation_key=given["installation.key"],
         first_user=FirstUser(name=given["installation.user_name"], pair=_first_pair(given)),
         s3_domain=given["s3.domain"],
+        s3_listen=_host_and_port(given["s3.listen"]) if given["s3.listen"] else None,
         s3_region=given["s3.region"],
         threads=given["threads"],
         processes=given["processes"],
-        host=host.strip("[]") or _LOOPBACK,
-        port=int(port),
+        host=host,
+        port=port,
         tls=_tls(given),
         workers=given["workers"],
         shutdown_seconds=given["shutdown_seconds"],
@@ -121,6 +126,11 @@ def decode_config(text: str) -> Config:
 def _load(kind: type[Any], value: Any) -> Any:
     assert kind is Path, f"only paths need help, not {kind}"
     return Path(value)
+
+
+def _host_and_port(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    return host.strip("[]") or _LOOPBACK, int(port)
 
 
 def _first_pair(given: Effective) -> KeyPair | None:

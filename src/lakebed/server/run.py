@@ -11,6 +11,8 @@ import logging
 import multiprocessing
 import os
 import socket
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +23,7 @@ from granian.log import LogLevels
 from rich.console import Console
 
 from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
-from lakebed.server.config import Config, encode_config, load_config
+from lakebed.server.config import Config, decode_config, encode_config, load_config
 from lakebed.server.data_folder import DataFolder
 from lakebed.server.granian_log import GRANIAN_LOG
 from lakebed.server.metrics import LIBRARY_VARIABLE, fresh_folder
@@ -38,6 +40,7 @@ from lakebed.server.quickstart import QUICKSTART_PAIR, require_loopback, say_wha
 from lakebed.server.sample import make_sample
 from lakebed.server.settings import WORKER_VARIABLE, unknown_variables
 from lakebed.server.setup import opened
+from lakebed.server.worker import end_with_supervisor
 from lakebed.telemetry.log import configure, get_logger
 
 out = Console(highlight=False)
@@ -68,7 +71,9 @@ def run(
         require_loopback(loaded)
     if loaded.tls is not None:
         loaded.tls.check()
-    _require_free(loaded)
+    _require_free(loaded.host, loaded.port)
+    if loaded.s3_listen is not None:
+        _require_free(*loaded.s3_listen)
     configure(level=loaded.log_level, json=loaded.log_json)
     for name, meant in unknown_variables(list(variables)).items():
         log.warning("unknown_variable", name=name, did_you_mean=meant)
@@ -87,6 +92,37 @@ def _serve(config: Config, metrics: Path) -> None:
     os.environ[LIBRARY_VARIABLE] = str(metrics)  # noqa: TID251  read by the library when a worker loads it
     # A fork would copy the locks of Arrow's and Polars' threads, which ran during set-up, but not the threads.
     multiprocessing.set_start_method("spawn", force=True)
+    beside = _start_s3_beside(config)
+    try:
+        _serve_one(config)
+    finally:
+        if beside is not None:
+            beside.terminate()
+            beside.join()
+
+
+def _start_s3_beside(config: Config) -> BaseProcess | None:
+    """Start what serves S3 on its own port: a server has one, so it is a second one, with workers of its own."""
+    if config.s3_listen is None:
+        return None
+    host, port = config.s3_listen
+    beside = multiprocessing.Process(
+        target=_serve_s3,
+        args=(encode_config(replace(config, host=host, port=port, s3_listen=None, s3_only=True)),),
+        name="lakebed-s3",
+    )
+    beside.start()
+    return beside
+
+
+def _serve_s3(encoded: str) -> None:
+    os.environ[WORKER_VARIABLE] = encoded  # noqa: TID251  handed to the workers
+    config = decode_config(encoded)
+    end_with_supervisor(config.shutdown_seconds)
+    _serve_one(config)
+
+
+def _serve_one(config: Config) -> None:
     Granian(
         "lakebed.server.worker:create_app",
         address=config.host,
@@ -129,25 +165,24 @@ async def _first_start(config: Config, folder: DataFolder, *, quickstart: bool, 
     )
 
 
-def _require_free(config: Config) -> None:
+def _require_free(host: str, port: int) -> None:
     """Workers share the port, and so would a second server: the kernel would hand requests to either.
 
     Raises:
         UnavailableError: `IN_USE`: somebody listens there.
         InvalidInputError: `INVALID_CONFIG`: nobody can listen there.
     """
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         # Connections of a server that has just ended do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((config.host, config.port))
+            probe.bind((host, port))
         except OSError as error:
-            raise _no_address(config, error) from error
+            raise _no_address(f"{host}:{port}", error) from error
 
 
-def _no_address(config: Config, error: OSError) -> UnavailableError | InvalidInputError:
-    listen = f"{config.host}:{config.port}"
+def _no_address(listen: str, error: OSError) -> UnavailableError | InvalidInputError:
     if error.errno == errno.EADDRINUSE:
         return UnavailableError(
             ErrorKind.IN_USE,

@@ -289,6 +289,12 @@ SETTINGS: Final[dict[str, Setting]] = {
             meaning="The domain of the S3 endpoint: requests to hosts under it are S3's, and the host names the bucket.",
         ),
         Setting(
+            name="s3.listen",
+            kind=_LISTEN,
+            unset="only where everything else is",
+            meaning="Where the S3 endpoint listens beside `listen`, for nothing but S3: HOST:PORT.",
+        ),
+        Setting(
             name="s3.region",
             kind=_TEXT,
             unset="any; clients are told us-east-1",

@@ -26,12 +26,12 @@ def create_app() -> WorkerApp:
     # Ctrl-C is for the supervisor, which tells its workers; a worker that heard it by itself would seem to have died.
     os.setsid()
     configure(level=config.log_level, json=config.log_json)
-    _end_with_supervisor(config.shutdown_seconds)
+    end_with_supervisor(config.shutdown_seconds)
     _heed_one_signal(asyncio.get_event_loop())
     return WorkerApp(config, shared_metrics=LIBRARY_VARIABLE in os.environ)  # noqa: TID251  set by the supervisor
 
 
-def _end_with_supervisor(seconds: int) -> None:
+def end_with_supervisor(seconds: int) -> None:
     """End as at SIGTERM when the supervisor was killed: nobody would replace or stop this process any more."""
     supervisor = multiprocessing.parent_process()
     if supervisor is None:

@@ -57,7 +57,7 @@ def running_server(
     """Start a server on an empty folder, or on what another left there; wait until it answers, and end it afterwards."""
     imports = folder / "imports"
     imports.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
+    port = free_port()
     endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
     trusted = ssl.create_default_context(cafile=tls.cert) if tls else None
     with (folder / "server.log").open("ab") as log:
@@ -92,7 +92,8 @@ def running_server(
                 process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of loopback that nobody uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
