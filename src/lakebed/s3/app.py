@@ -8,6 +8,7 @@ anything. Whatever goes wrong on the way becomes an XML error in one place.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote, unquote_plus
 
@@ -193,10 +194,14 @@ def _query(raw: str) -> dict[str, str]:
     for part in raw.split("&"):
         name, _, value = part.partition("=")
         if "%" in part or "+" in part:
-            name, value = unquote_plus(name), unquote_plus(value)
+            name, value = _plain(name), _plain(value)
         if name:
             query.setdefault(name, value)
     return query
+
+
+# The same few credentials come again and again, each with four escaped slashes.
+_plain: Final = lru_cache(maxsize=1024)(unquote_plus)
 
 
 async def _answered(operation: Operation, call: Call) -> Reply:
