@@ -38,6 +38,7 @@ from lakebed.format.part_uploads import (
 )
 from lakebed.kv.port import Expect, Row, Version, VersionFence, prefix_end
 from lakebed.limits import (
+    INLINE_HASH_BYTES_MAX,
     METADATA_BYTES_MAX,
     PARTS_MAX,
     S3_COMPLETED_SECONDS,
@@ -49,6 +50,7 @@ from lakebed.model.ids import BranchName, parse_path
 from lakebed.model.part_uploads import PARTS_KEY, PartUpload, PartUploadState, UploadedPart, pack_parts
 from lakebed.model.repository import Repository
 from lakebed.objects.checks import check_part_number, cut_range, upload_missing
+from lakebed.objects.chunks import read_ahead
 from lakebed.objects.port import ByteRange, ETag, ObjectStore, Part
 from lakebed.refs.settle import settled_swap
 from lakebed.staging.conditions import Condition
@@ -118,7 +120,9 @@ class PartUploads:
         found = await self._open(of)
         store = await self._engine.store_of(found.repo)
         digest = hashlib.md5(usedforsecurity=False)
-        watched = _watched(chunks, digest.update)
+        watched = self._watched(chunks, digest.update)
+        if size_bytes > INLINE_HASH_BYTES_MAX:
+            watched = read_ahead(watched)
         part = await store.put_part_stream(
             found.upload.address, found.upload.store_upload, number, watched, size_bytes=size_bytes
         )
@@ -285,6 +289,16 @@ class PartUploads:
             for value in page.values
         ]
 
+    async def _watched(
+        self, chunks: AsyncIterator[bytes], update: Callable[[bytes], None]
+    ) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            if len(chunk) <= INLINE_HASH_BYTES_MAX:
+                update(chunk)
+            else:
+                await self._engine.parts.workers.run(update, chunk)
+            yield chunk
+
     async def _record(self, found: _Found, part: Part, md5: str) -> UploadedPart:
         kept = UploadedPart(
             number=part.number,
@@ -357,12 +371,6 @@ class PartUploads:
         await self._engine.parts.kv.delete_rows(
             repo.partition, [_part_key(upload, number) for number in numbers]
         )
-
-
-async def _watched(chunks: AsyncIterator[bytes], update: Callable[[bytes], None]) -> AsyncIterator[bytes]:
-    async for chunk in chunks:
-        update(chunk)
-        yield chunk
 
 
 def _chosen(wanted: Sequence[tuple[int, str]], kept: Sequence[UploadedPart]) -> list[UploadedPart]:

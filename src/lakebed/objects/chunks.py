@@ -1,5 +1,6 @@
 """Cut a stream of bytes into pieces of a useful size."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 
@@ -27,3 +28,22 @@ async def held_back(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         held = chunk
     if held is not None:
         yield held
+
+
+async def read_ahead(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the same pieces while the next is already on its way: who hashes need not wait for who writes."""
+
+    async def following() -> bytes | None:
+        return await anext(chunks, None)
+
+    pending = asyncio.create_task(following())
+    try:
+        while (chunk := await pending) is not None:
+            pending = asyncio.create_task(following())
+            yield chunk
+    finally:
+        pending.cancel()
+        await asyncio.wait([pending])
+        if not pending.cancelled():
+            # Asked for, so that nobody takes it for forgotten: whoever reads on would have been told.
+            pending.exception()
