@@ -1,6 +1,7 @@
 """Uploads in parts: they outlive a process, a crash at any step, and not their time."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from lakebed.catalog.objects import Attributes
 from lakebed.catalog.part_uploads import PartUploads, UploadOf
 from lakebed.env.clock import Instant, SystemClock, after
-from lakebed.errors import ErrorKind, NotFoundError, PreconditionError, UnavailableError
+from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, PreconditionError, UnavailableError
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.limits import S3_COMPLETED_SECONDS, S3_UPLOAD_LIFETIME_SECONDS
 from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
+from lakebed.objects.port import ETag, Part
 from lakebed.objects.settings import StoreSettings
 from lakebed.objects.wrappers.faults import Fault, FaultyObjects, LostReply, LostRequest, Operation, Script
 from lakebed.staging.conditions import IfAbsent
@@ -136,6 +138,35 @@ async def test_a_part_that_arrives_after_the_end_is_not_recorded(lake: Lake) -> 
         await uploads.put(of, 1, late(), size_bytes=1)
     assert refused.value.kind is ErrorKind.UPLOAD_NOT_FOUND
     assert await rows(lake) == []
+
+
+async def test_a_part_that_the_store_has_is_not_recorded_once_its_upload_has_ended(lake: Lake) -> None:
+    uploads = lake.catalog.part_uploads
+    of = await begun(uploads)
+    found = await uploads._open(of)
+    await uploads.abort(of)
+    with pytest.raises(NotFoundError):
+        await uploads._record(found, Part(1, ETag("e"), 1), "md5")
+    assert await rows(lake) == []
+
+
+async def test_only_parts_as_they_are_complete_only_their_own_upload(lake: Lake) -> None:
+    uploads = lake.catalog.part_uploads
+    of = await begun(uploads)
+    number, md5 = await sent(uploads, of, b"x")
+    for wrong in ([(number, "0" * 32)], [(2, md5)], []):
+        with pytest.raises(InvalidInputError):
+            await uploads.complete(of, wrong)
+    for other in (
+        replace(of, path="b"),
+        replace(of, branch="dev"),
+        replace(of, id="0"),
+        replace(of, id="../x"),
+    ):
+        with pytest.raises(NotFoundError):
+            await uploads.complete(other, [(number, md5)])
+    await uploads.complete(of, [(number, md5)])
+    assert await lake.show("main") == {"a": "x"}
 
 
 async def test_a_stream_that_fails_leaves_the_part_that_was_there(lake: Lake) -> None:
