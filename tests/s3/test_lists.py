@@ -80,12 +80,53 @@ def test_without_a_delimiter_the_root_holds_every_branch(s3: Any, listed: str) -
     assert all(a < b for a, b in pairwise(found))
 
 
+def test_branches_come_in_the_order_of_keys_whatever_their_names(endpoint: Endpoint, s3: Any) -> None:
+    repo = endpoint.repository("local")
+    names = ["main", "a", "a-b", "a-b-c", "a-b0", "a0", "a_", "ab", "b-", "b"]
+    s3.put_object(Bucket=repo, Key="main/x", Body=b"1")
+    endpoint.rest("POST", f"/repositories/{repo}/branches/main/commits", json={"message": "m"})
+    for name in names[1:]:
+        endpoint.rest("POST", f"/repositories/{repo}/branches", json={"name": name, "source": "main"})
+    ordered = sorted(f"{name}/" for name in names)
+    for size in (1, 2, 3, 100):
+        pages = s3.get_paginator("list_objects_v2").paginate(
+            Bucket=repo, Delimiter="/", PaginationConfig={"PageSize": size}
+        )
+        assert [folder for page in pages for folder in folders(page)] == ordered
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=repo, PaginationConfig={"PageSize": size})
+        assert [key for page in pages for key in keys(page)] == [f"{folder}x" for folder in ordered]
+    for start in ("a", "a-", "a-b", "a-b/", "a-b/x", "a/", "a0", "0", "zz", "a-b-", "b-"):
+        found = folders(s3.list_objects_v2(Bucket=repo, Delimiter="/", StartAfter=start))
+        assert found == [folder for folder in ordered if folder > start]
+        found = keys(s3.list_objects_v2(Bucket=repo, StartAfter=start))
+        assert found == [f"{folder}x" for folder in ordered if f"{folder}x" > start]
+
+
 def test_a_start_is_left_out(s3: Any, listed: str) -> None:
     answer = s3.list_objects_v2(Bucket=listed, Prefix="main/", StartAfter="main/d+e")
     assert (keys(answer), answer["StartAfter"]) == (["main/f g", "main/z"], "main/d+e")
     assert keys(s3.list_objects(Bucket=listed, Prefix="main/", Marker="main/f g")) == ["main/z"]
     assert keys(s3.list_objects(Bucket=listed, Prefix="main/", Marker="zzz")) == []
     assert len(keys(s3.list_objects(Bucket=listed, Prefix="main/", Marker="aaa"))) == len(PATHS)
+
+
+def test_a_start_inside_a_folder_shows_the_folder_while_it_holds_more(s3: Any, listed: str) -> None:
+    for start, shown in (
+        ("main/a/", ["main/c/"]),
+        ("main/a/1", ["main/a/", "main/c/"]),
+        ("main/a/b/3", ["main/c/"]),
+        ("main/a/zzz", ["main/c/"]),
+        ("main/c/", []),
+        ("main/c/0", ["main/c/"]),
+    ):
+        answer = s3.list_objects_v2(Bucket=listed, Prefix="main/", Delimiter="/", StartAfter=start)
+        assert folders(answer) == shown
+        pages = s3.get_paginator("list_objects_v2").paginate(
+            Bucket=listed, Prefix="main/", Delimiter="/", StartAfter=start, PaginationConfig={"PageSize": 1}
+        )
+        each = [(folders(page), keys(page)) for page in pages]
+        assert [folder for found, _ in each for folder in found] == shown
+        assert [key for _, found in each for key in found] == keys(answer)
 
 
 def test_a_ref_that_is_not_there_holds_nothing(s3: Any, listed: str) -> None:

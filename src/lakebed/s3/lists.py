@@ -8,12 +8,14 @@ branch's objects one after the other (the same prefix, not folded).
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
 from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.limits import LIST_PAGE_MAX
+from lakebed.s3.branch_folders import branches_in_key_order
 from lakebed.s3.call import Call
 from lakebed.s3.dates import iso_dates
 from lakebed.s3.errors import Code, S3Error
@@ -132,52 +134,73 @@ async def _below(call: Call, ref: str, below: str, wanted: _Wanted) -> _Listed:
     elif wanted.after > root:
         return _Listed()
     try:
+        folder = await _begun_folder(call, ref, below, after, delimiter=wanted.delimiter)
         page = await call.session.objects.list(
-            call.bucket, ref, prefix=below, after=after, delimiter=wanted.delimiter, amount=wanted.amount
+            call.bucket,
+            ref,
+            prefix=below,
+            after=folder or after,
+            delimiter=wanted.delimiter,
+            amount=wanted.amount - bool(folder) or 1,
         )
     except NotFoundError as error:
         if error.kind not in _NO_REF:
             raise
         return _Listed()
+    if folder and wanted.amount == 1:
+        # The folder fills the page; the look behind it only told whether there is more.
+        more = page.rows.num_rows > 0 or bool(page.prefixes)
+        return _Listed(prefixes=[root + folder], has_more=more, last=root + folder)
     return _Listed(
         blocks=[(root, page)],
-        prefixes=[root + prefix for prefix in page.prefixes],
+        prefixes=[root + prefix for prefix in ((folder,) if folder else ()) + page.prefixes],
         has_more=page.has_more,
         last=root + page.last if page.has_more else "",
     )
 
 
+async def _begun_folder(call: Call, ref: str, below: str, after: str, *, delimiter: str) -> str:
+    """Return the folder that `after` lies in, if there is more in it: a list that starts inside a folder shows it.
+
+    Where a page ended with a folder, `after` is its name, and it has been shown.
+    """
+    cut = after.find(delimiter, len(below)) if delimiter and after.startswith(below) else -1
+    folder = after[: cut + len(delimiter)] if cut >= 0 else ""
+    if not folder or folder == after:
+        return ""
+    rest = await call.session.objects.list(call.bucket, ref, prefix=folder, after=after, amount=1)
+    return folder if rest.rows.num_rows else ""
+
+
 async def _branches(call: Call, wanted: _Wanted) -> _Listed:
     """List branches as folders."""
-    page = await call.session.branches.list(
-        call.bucket,
-        prefix=wanted.prefix,
-        after=wanted.after.partition(_SLASH)[0],
-        amount=wanted.amount,
-    )
-    prefixes = [f"{branch.name}/" for branch in page.results]
-    return _Listed(prefixes=prefixes, has_more=page.has_more, last=prefixes[-1] if page.has_more else "")
+    listed = _Listed()
+    names = branches_in_key_order(call.session, call.bucket, prefix=wanted.prefix, after=wanted.after)
+    async with aclosing(names):
+        async for name in names:
+            if len(listed.prefixes) == wanted.amount:
+                listed.has_more, listed.last = True, listed.prefixes[-1]
+                break
+            listed.prefixes.append(f"{name}/")
+    return listed
 
 
 async def _everything(call: Call, wanted: _Wanted) -> _Listed:
     """List the objects of one branch after the other."""
     listed = _Listed()
     room = wanted.amount
-    after_branch, _, after_path = wanted.after.partition(_SLASH)
-    if wanted.after and after_branch.startswith(wanted.prefix):
-        room -= await _add(call, listed, after_branch, after_path, room)
-    while room and not listed.has_more:
-        page = await call.session.branches.list(
-            call.bucket, prefix=wanted.prefix, after=after_branch, amount=LIST_PAGE_MAX
-        )
-        for branch in page.results:
+    branch, slash, path = wanted.after.partition(_SLASH)
+    if slash and branch.startswith(wanted.prefix):
+        room -= await _add(call, listed, branch, path, room)
+    names = branches_in_key_order(call.session, call.bucket, prefix=wanted.prefix, after=wanted.after)
+    async with aclosing(names):
+        async for name in names:
+            if listed.has_more:
+                break
             if not room:
                 listed.has_more = True
                 break
-            room -= await _add(call, listed, branch.name, "", room)
-        if not page.has_more:
-            break
-        after_branch = page.results[-1].name
+            room -= await _add(call, listed, name, "", room)
     return listed
 
 
