@@ -7,6 +7,7 @@ for ever, so it never changes:
 
     column  = sha256( name, 0x00, number of rows (u64), lengths of the texts (u32 each), their bytes )
               sha256( name, 0x00, number of rows (u64), the numbers (i64 each) )
+              sha256( name, 0x00, number of rows (u64), 0x00 or 0x01 for each truth value )
     rows    = sha256( "lakebed-rows-1", 0x00, column, column, … in the schema's order )
 
 All numbers are little-endian.
@@ -19,8 +20,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from lakebed.format.blocks import ENTRY_SCHEMA
-from lakebed.format.columns import text_buffers
+from lakebed.format.blocks import CHANGE_SCHEMA, ENTRY_SCHEMA
+from lakebed.format.columns import mask, text_buffers
 
 _TAG = b"lakebed-rows-1\x00"
 _COUNT = struct.Struct("<Q")
@@ -31,8 +32,13 @@ def range_hash(block: pa.Table) -> str:
     return rows_hash(block, ENTRY_SCHEMA.names)
 
 
+def changes_hash(block: pa.Table) -> str:
+    """Return the hash of a change block as 64 hex digits."""
+    return rows_hash(block, CHANGE_SCHEMA.names)
+
+
 def rows_hash(table: pa.Table, names: Sequence[str]) -> str:
-    """Return the hash over these columns of a table of texts and 64-bit numbers."""
+    """Return the hash over these columns of a table of texts, 64-bit numbers and truth values."""
     digest = hashlib.sha256(_TAG)
     for name in names:
         digest.update(_column_digest(name, table.column(name)))
@@ -44,6 +50,10 @@ def _column_digest(name: str, values: pa.ChunkedArray) -> bytes:
     if pa.types.is_int64(values.type):
         for chunk in values.chunks:
             digest.update(np.ascontiguousarray(chunk.to_numpy(), "<i8").data)
+        return digest.digest()
+    if pa.types.is_boolean(values.type):
+        for chunk in values.chunks:
+            digest.update(mask(chunk).astype(np.uint8).data)
         return digest.digest()
     texts = [text_buffers(chunk) for chunk in values.chunks]
     for offsets, _ in texts:

@@ -8,6 +8,7 @@ in the file's key-value metadata what the file is (`lakebed.format`), its versio
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,6 +38,7 @@ class FileKind:
     version: int
     schema: pa.Schema
     sort_key: str
+    """The column that all rows rise by; "" if they do only in parts."""
     dictionary: Sequence[str] = ()
     plain: Sequence[str] = ()
     statistics: Sequence[str] = field(default_factory=tuple)
@@ -45,23 +47,9 @@ class FileKind:
 def encode(kind: FileKind, table: pa.Table) -> bytes:
     """Return the table, whose schema is the kind's, as a Parquet file."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        kind.schema,
-        version="2.6",
-        compression={n: "none" if n in kind.plain else "zstd" for n in kind.schema.names},
-        use_dictionary=list(kind.dictionary),
-        write_statistics=list(kind.statistics),
-        write_page_index=True,
-        write_page_checksum=True,
-        write_batch_size=_WRITE_BATCH_ROWS,
-        store_schema=False,
-        sorting_columns=[pq.SortingColumn(kind.schema.get_field_index(kind.sort_key))],
-    ) as writer:
+    with open_writer(kind, sink) as writer:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
-        writer.add_key_value_metadata(
-            {_FORMAT: kind.name, _VERSION: str(kind.version), _ENTRIES: str(table.num_rows)}
-        )
+        writer.add_key_value_metadata(stamp(kind, table.num_rows))
     result: bytes = sink.getvalue().to_pybytes()
     return result
 
@@ -73,15 +61,58 @@ def decode(kind: FileKind, data: bytes) -> pa.Table:
         CorruptError: not bytes that `encode` returned (`UNREADABLE`, `CHECKSUM_MISMATCH`), or those of a
             newer version (`NEWER_VERSION`).
     """
+    file = open_file(kind, pa.BufferReader(data))
+    table = read_groups(kind, file, range(file.num_row_groups))
+    if str(table.num_rows).encode() != facts_of(file).get(_ENTRIES.encode()):
+        raise CorruptError(ErrorKind.UNREADABLE, f"{kind.name} file does not hold the rows that it says")
+    return table
+
+
+def open_writer(kind: FileKind, sink: pa.NativeFile) -> pq.ParquetWriter:
+    """Return a writer of row groups. What it writes is a file of the kind once `stamp` is added to it."""
+    in_order = [pq.SortingColumn(kind.schema.get_field_index(kind.sort_key))] if kind.sort_key else None
+    return pq.ParquetWriter(
+        sink,
+        kind.schema,
+        version="2.6",
+        compression={n: "none" if n in kind.plain else "zstd" for n in kind.schema.names},
+        use_dictionary=list(kind.dictionary),
+        write_statistics=list(kind.statistics),
+        write_page_index=True,
+        write_page_checksum=True,
+        write_batch_size=_WRITE_BATCH_ROWS,
+        store_schema=False,
+        sorting_columns=in_order,
+    )
+
+
+def stamp(kind: FileKind, rows: int) -> dict[str, str]:
+    """Return the key-value metadata that says what a file is."""
+    return {_FORMAT: kind.name, _VERSION: str(kind.version), _ENTRIES: str(rows)}
+
+
+def open_file(kind: FileKind, source: Any) -> pq.ParquetFile:
+    """Return a file of the kind, of which only the footer was read; errors as for `decode`."""
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        # What is asked for is read, and nothing beside it: the source may hold no more.
+        file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
     except _DAMAGE as error:
         raise CorruptError(ErrorKind.UNREADABLE, f"not a readable {kind.name} file: {error}") from error
+    _require_kind(kind, facts_of(file))
+    return file
+
+
+def facts_of(file: pq.ParquetFile) -> Mapping[bytes, bytes]:
+    """Return the key-value metadata of a file."""
     facts: Mapping[bytes, bytes] = file.metadata.metadata or {}
-    _require_kind(kind, facts)
+    return facts
+
+
+def read_groups(kind: FileKind, file: pq.ParquetFile, groups: Sequence[int]) -> pa.Table:
+    """Return the rows of these row groups; errors as for `decode`."""
     try:
         # Threads belong to the caller: it decodes several files at once.
-        table = file.read(use_threads=False)
+        table = file.read_row_groups(list(groups), use_threads=False)
     except _DAMAGE as error:
         damaged = "checksum" in str(error).lower()
         raise CorruptError(
@@ -95,8 +126,6 @@ def decode(kind: FileKind, data: bytes) -> pa.Table:
         )
     if any(column.null_count for column in table.columns):
         raise CorruptError(ErrorKind.UNREADABLE, f"{kind.name} file holds nulls")
-    if str(table.num_rows).encode() != facts.get(_ENTRIES.encode()):
-        raise CorruptError(ErrorKind.UNREADABLE, f"{kind.name} file does not hold the rows that it says")
     return table
 
 

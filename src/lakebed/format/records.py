@@ -11,6 +11,7 @@ from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.codec import Codec, Stored
 from lakebed.model.branch import Branch, BranchRecord, DeletedBranch, Pending, Slot
 from lakebed.model.commits import Commit, DeletedTag, Tag, TagRecord
+from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import (
     BranchName,
     CommitId,
@@ -21,7 +22,7 @@ from lakebed.model.ids import (
     StagingToken,
     TagName,
 )
-from lakebed.model.layers import Layer, RetiredLayer, SegmentLayer, TokenLayer
+from lakebed.model.layers import Layer, RetiredLayer, RetiredTree, SegmentLayer, TokenLayer
 from lakebed.model.repository import (
     BranchProtection,
     CleanupEntry,
@@ -50,6 +51,18 @@ class _SegmentLayer(Stored, tag=2):
     tombstones: int
     bytes: int
     level: int
+    hash: str = ""
+
+
+class _RetiredTree(Stored):
+    tree: MetarangeId
+    at: Instant
+
+
+class _Counts(Stored):
+    added: int
+    changed: int
+    removed: int
 
 
 class _RetiredLayer(Stored):
@@ -60,6 +73,7 @@ class _RetiredLayer(Stored):
 class _Pending(Stored):
     commits: tuple[CommitId, ...]
     renewed_at: Instant
+    below: int | None = None
 
 
 class _Slot(Stored):
@@ -86,6 +100,8 @@ class _Branch(Stored, tag=1):
     tentative: bool
     created_by: Nonce
     updated_at: Instant
+    compacted_counts: _Counts | None = None
+    retired_trees: tuple[_RetiredTree, ...] = ()
 
 
 class _DeletedBranch(Stored, tag=2):
@@ -95,6 +111,7 @@ class _DeletedBranch(Stored, tag=2):
     min_era: int
     retired: tuple[_RetiredLayer, ...]
     updated_at: Instant
+    retired_trees: tuple[_RetiredTree, ...] = ()
 
 
 class _Tag(Stored, tag=1):
@@ -212,6 +229,7 @@ def encode_branch(record: BranchRecord) -> bytes:
                 record.min_era,
                 tuple(map(_store_retired, record.retired)),
                 record.updated_at,
+                tuple(map(_store_retired_tree, record.retired_trees)),
             )
         )
     return _BRANCH.seal(
@@ -227,13 +245,15 @@ def encode_branch(record: BranchRecord) -> bytes:
             record.min_era,
             _store_slot(record.l2_slot),
             _store_slot(record.fold_slot),
-            {nonce: _Pending(p.commits, p.renewed_at) for nonce, p in record.pending.items()},
+            {nonce: _Pending(p.commits, p.renewed_at, p.below) for nonce, p in record.pending.items()},
             tuple(map(_store_retired, record.retired)),
             record.stashes,
             record.hidden,
             record.tentative,
             record.created_by,
             record.updated_at,
+            _store_counts(record.compacted_counts),
+            tuple(map(_store_retired_tree, record.retired_trees)),
         )
     )
 
@@ -253,6 +273,7 @@ def decode_branch(data: bytes) -> BranchRecord:
             min_era=s.min_era,
             retired=tuple(map(_load_retired, s.retired)),
             updated_at=s.updated_at,
+            retired_trees=tuple(map(_load_retired_tree, s.retired_trees)),
         )
     try:
         return Branch(
@@ -268,7 +289,8 @@ def decode_branch(data: bytes) -> BranchRecord:
             l2_slot=_load_slot(s.l2_slot),
             fold_slot=_load_slot(s.fold_slot),
             pending={
-                nonce: Pending(commits=p.commits, renewed_at=p.renewed_at) for nonce, p in s.pending.items()
+                nonce: Pending(commits=p.commits, renewed_at=p.renewed_at, below=p.below)
+                for nonce, p in s.pending.items()
             },
             retired=tuple(map(_load_retired, s.retired)),
             stashes=s.stashes,
@@ -276,6 +298,8 @@ def decode_branch(data: bytes) -> BranchRecord:
             tentative=s.tentative,
             created_by=s.created_by,
             updated_at=s.updated_at,
+            compacted_counts=_load_counts(s.compacted_counts),
+            retired_trees=tuple(map(_load_retired_tree, s.retired_trees)),
         )
     except (
         AssertionError
@@ -475,6 +499,7 @@ def _store_layer(layer: Layer) -> _TokenLayer | _SegmentLayer:
         layer.tombstones,
         layer.bytes,
         layer.level,
+        layer.hash,
     )
 
 
@@ -491,6 +516,7 @@ def _load_layer(s: _TokenLayer | _SegmentLayer) -> Layer:
         tombstones=s.tombstones,
         bytes=s.bytes,
         level=s.level,
+        hash=s.hash,
     )
 
 
@@ -500,6 +526,22 @@ def _store_retired(retired: RetiredLayer) -> _RetiredLayer:
 
 def _load_retired(s: _RetiredLayer) -> RetiredLayer:
     return RetiredLayer(layer=_load_layer(s.layer), at=s.at)
+
+
+def _store_retired_tree(retired: RetiredTree) -> _RetiredTree:
+    return _RetiredTree(retired.tree, retired.at)
+
+
+def _load_retired_tree(s: _RetiredTree) -> RetiredTree:
+    return RetiredTree(tree=s.tree, at=s.at)
+
+
+def _store_counts(counts: ChangeCounts | None) -> _Counts | None:
+    return _Counts(counts.added, counts.changed, counts.removed) if counts is not None else None
+
+
+def _load_counts(s: _Counts | None) -> ChangeCounts | None:
+    return ChangeCounts(added=s.added, changed=s.changed, removed=s.removed) if s is not None else None
 
 
 def _store_slot(slot: Slot | None) -> _Slot | None:

@@ -10,8 +10,9 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from lakebed.env.clock import Instant
+from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce, StagingToken
-from lakebed.model.layers import Layer, RetiredLayer
+from lakebed.model.layers import Layer, RetiredLayer, RetiredTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class Pending:
 
     commits: tuple[CommitId, ...]
     renewed_at: Instant
+    below: int | None = None
+    """Layers with a smaller `seq` are what it builds on; None, from an older lakebed: any may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,9 @@ class Branch:
     tentative: bool = False
     created_by: Nonce = Nonce("")
     updated_at: Instant = Instant(0)
+    compacted_counts: ChangeCounts | None = None
+    """How `compacted` differs from the tree of `commit_id`, so that a commit need not compare them."""
+    retired_trees: tuple[RetiredTree, ...] = ()
 
     def __post_init__(self) -> None:
         seqs = [layer.seq for layer in self.sealed]
@@ -78,6 +84,7 @@ class DeletedBranch:
     min_era: int
     retired: tuple[RetiredLayer, ...]
     updated_at: Instant
+    retired_trees: tuple[RetiredTree, ...] = ()
 
 
 BranchRecord: TypeAlias = Branch | DeletedBranch

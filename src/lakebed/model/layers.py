@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lakebed.env.clock import Instant
-from lakebed.model.ids import StagingToken
+from lakebed.model.ids import MetarangeId, StagingToken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,11 @@ class TokenLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentLayer:
-    """One dataset of a segment object in the repository's namespace."""
+    """One dataset of a segment object in the repository's namespace.
+
+    `entries` does not count tombstones, `bytes` is what a reader fetches, and `hash` is that of the
+    rows: the name under which they are cached. `level` is 0 as written, and grows with each fold.
+    """
 
     id: str
     dataset: str
@@ -32,6 +36,7 @@ class SegmentLayer:
     tombstones: int
     bytes: int
     level: int
+    hash: str = ""
 
 
 Layer: TypeAlias = TokenLayer | SegmentLayer
@@ -42,4 +47,12 @@ class RetiredLayer:
     """A layer that left its branch at `at` and stays readable for a grace period."""
 
     layer: Layer
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetiredTree:
+    """A compacted tree that a branch had until `at`; its files are roots for a grace period."""
+
+    tree: MetarangeId
     at: Instant

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -15,6 +16,7 @@ from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format import records
 from lakebed.model.branch import Branch, DeletedBranch, Pending, Slot
 from lakebed.model.commits import Commit, DeletedTag, Tag
+from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import (
     BranchName,
     CommitId,
@@ -25,7 +27,7 @@ from lakebed.model.ids import (
     StagingToken,
     TagName,
 )
-from lakebed.model.layers import RetiredLayer, SegmentLayer, TokenLayer
+from lakebed.model.layers import RetiredLayer, RetiredTree, SegmentLayer, TokenLayer
 from lakebed.model.repository import (
     BranchProtection,
     CleanupEntry,
@@ -50,6 +52,7 @@ SEGMENT = SegmentLayer(
     tombstones=2,
     bytes=1 << 40,
     level=1,
+    hash="ab" * 32,
 )
 TOKEN = TokenLayer(token=StagingToken("lake-main:t2"), seq=2)
 
@@ -72,7 +75,9 @@ VALUES: dict[str, tuple[str, Any]] = {
             min_era=8,
             l2_slot=Slot(job="j1", token=6),
             fold_slot=Slot(job="j2", token=7),
-            pending={Nonce("n"): Pending(commits=(C1, C2), renewed_at=Instant(1_700_000_000_000_000))},
+            pending={
+                Nonce("n"): Pending(commits=(C1, C2), renewed_at=Instant(1_700_000_000_000_000), below=3)
+            },
             retired=(
                 RetiredLayer(layer=TokenLayer(token=StagingToken("lake-main:t1"), seq=1), at=Instant(5)),
                 RetiredLayer(layer=SEGMENT, at=Instant(6)),
@@ -82,6 +87,8 @@ VALUES: dict[str, tuple[str, Any]] = {
             tentative=True,
             created_by=Nonce("c"),
             updated_at=Instant(1_700_000_000_000_001),
+            compacted_counts=ChangeCounts(added=1, changed=2, removed=1_000_000),
+            retired_trees=(RetiredTree(tree=MetarangeId("cc-dd"), at=Instant(7)),),
         ),
     ),
     "branch-deleted": (
@@ -93,6 +100,7 @@ VALUES: dict[str, tuple[str, Any]] = {
             min_era=8,
             retired=(RetiredLayer(layer=TOKEN, at=Instant(5)),),
             updated_at=Instant(9),
+            retired_trees=(RetiredTree(tree=MetarangeId("cc-dd"), at=Instant(7)),),
         ),
     ),
     "tag": ("tag", Tag(name=TagName("v1.0"), commit_id=C1, tentative=True, created_by=Nonce("c"))),
@@ -179,6 +187,22 @@ def test_version_1_bytes_never_change(name: str) -> None:
     golden = bytes.fromhex((GOLDEN / f"{name}.v1.hex").read_text())
     assert encode(value) == golden
     assert decode(golden) == value
+
+
+@pytest.mark.parametrize("name", ["branch-minimal", "branch-full", "branch-deleted"])
+def test_records_from_before_compaction_are_read_for_ever(name: str) -> None:
+    golden = bytes.fromhex((GOLDEN / "older" / f"{name}.v1.hex").read_text())
+    value = VALUES[name][1]
+    added: dict[str, Any] = {"retired_trees": ()}
+    if isinstance(value, Branch):
+        plain = replace(SEGMENT, hash="")
+        added |= {
+            "compacted_counts": None,
+            "pending": {nonce: replace(entry, below=None) for nonce, entry in value.pending.items()},
+            "sealed": tuple(plain if layer == SEGMENT else layer for layer in value.sealed),
+            "retired": tuple(replace(r, layer=plain) if r.layer == SEGMENT else r for r in value.retired),
+        }
+    assert records.decode_branch(golden) == replace(value, **added)
 
 
 def test_every_codec_and_every_golden_file_is_tested() -> None:
