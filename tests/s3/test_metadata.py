@@ -27,9 +27,7 @@ def test_every_value_survives_a_header(value: str) -> None:
     assert "=?" in value or decoded(header.decode()) == value
 
 
-@pytest.mark.parametrize(
-    "broken", ["=?", "=?nonsense?B?YQ==?=", "=?utf-8?Q?", "=?utf-8?B?gA==?="]
-)
+@pytest.mark.parametrize("broken", ["=?", "=?nonsense?B?YQ==?=", "=?utf-8?Q?", "=?utf-8?B?gA==?="])
 def test_a_broken_word_is_text(broken: str) -> None:
     assert decoded(broken)
 
