@@ -45,6 +45,13 @@ LMDB_MAP_BYTES = GIB
 LMDB_READERS_MAX = 512
 # A reader that died keeps old pages from being used again until someone looks; looking costs a lock.
 LMDB_STALE_READERS_SECONDS = 30.0
+# A small write is made on the event loop: handing it to a thread and back costs more than the sync, which takes a
+# quarter of a millisecond on the disk of a server. Up to so many rows and bytes a write is small.
+LMDB_INLINE_ROWS_MAX = 256
+LMDB_INLINE_BYTES_MAX = MIB
+# A disk on which it takes longer than this gets its writes from the thread, for so long.
+LMDB_INLINE_SECONDS_MAX = 0.003
+LMDB_INLINE_PAUSE_SECONDS = 1.0
 # LMDB is read on the event loop: one step of a scan is this many rows, about a quarter of a millisecond. Measured
 # during a commit of 500,000: with 2,000 writers keep a fifth of their rate, with 250 more than a third.
 LMDB_SCAN_STEP_ROWS = 250
@@ -69,6 +76,48 @@ RANGE_BYTES_MAX = 64 * MIB
 SEALED_LAYERS_MAX = 64
 # Writers are told to wait at the first number, so that sealing (which is never refused) keeps room.
 SEALED_LAYERS_SLOWDOWN = 48
+
+# A segment's datasets share a row group up to the first number of rows, because each group costs the footer a
+# kilobyte, and are cut into groups of the second, which is what an encoder holds.
+SEGMENT_GROUP_ROWS_MIN = 1_000
+SEGMENT_GROUP_ROWS = 250_000
+# A dataset is decoded whole, by one reader in a few hundred MiB: no fold makes a larger one, no bulk writer hands one in.
+SEGMENT_ROWS_MAX = 1_000_000
+SEGMENT_BYTES_MAX = 256 * MIB
+# Branches that one segment serves: the footer lists them all, and is read to find one.
+SEGMENT_DATASETS_MAX = 10_000
+
+# Adjacent layers of a level that are worth a fold at once: a fold for eight writes rewrites a row once for every
+# factor of eight in layers. Two are worth one when the branch has been quiet.
+FOLD_LAYERS = 8
+FOLD_QUIET_SECONDS = 30.0
+# Layers that one fold reads at a time.
+FOLD_LAYERS_MAX = 16
+# What is staged goes into a compacted tree at once when it costs readers more than a page: so many entries or
+# tombstones (a listing skips about 100 a millisecond), bytes or layers; anything, when the branch has been quiet.
+L2_ENTRIES = 20_000
+L2_TOMBSTONES = 2_000
+L2_BYTES = 16 * MIB
+L2_LAYERS = 16
+L2_QUIET_SECONDS = 60.0
+# Staged rows that are worth sealing for compaction while they are still being written to, and after a pause.
+SEAL_ROWS = 100_000
+SEAL_QUIET_ROWS = 1_000
+SEAL_QUIET_SECONDS = 2.0
+# What one compaction reads: a minute's work, so that a lost worker costs no more.
+COMPACTION_BYTES_MAX = GIB
+COMPACTION_ROWS_MAX = 10_000_000
+
+# A worker renews its lease three times before it runs out.
+LEASE_SECONDS = 15.0
+HEARTBEAT_SECONDS = 5.0
+# Failed attempts of a job before its run is halved, or a run of one layer is parked.
+COMPACTION_FAILURES_MAX = 3
+# Jobs in one repository's document, a kilobyte or four each; parked ones make room for new ones.
+COMPACTION_JOBS_MAX = 1_000
+# Layers of jobs that made room are left alone for so long, and so many are remembered.
+COMPACTION_HELD_SECONDS = 3600.0
+COMPACTION_HELD_MAX = 4_000
 
 # Operations that may be building a new HEAD of one branch at the same time.
 PENDING_MAX = 16
@@ -232,7 +281,41 @@ TRANSFERS_AT_ONCE = 8
 CLIENT_POLL_SECONDS = 0.1
 CLIENT_POLL_SECONDS_MAX = 2.0
 
+# The head of a request: twice what common proxies let through, and it is held in memory whole.
+HTTP_HEAD_BYTES_MAX = 64 * KIB
+# Its target: a path of 1,024 bytes takes 3 KiB when every byte is escaped, a presigned query two more, page tokens the same.
+HTTP_TARGET_BYTES_MAX = 32 * KIB
+# Its fields: user metadata of 16 KiB in short ones is a few hundred.
+HTTP_FIELDS_MAX = 1000
+# The wait for a head: nobody types one. A client that sends a byte now and then holds a connection no longer than this.
+HTTP_HEAD_SECONDS = 30.0
+# An unused connection is kept a little longer than clients keep theirs, so that it is mostly they who close it.
+HTTP_IDLE_SECONDS = 75.0
+# Somebody who takes or sends nothing for this long in the middle of a body is gone.
+HTTP_STALL_SECONDS = 300.0
+# How long a client may still send, and is not listened to, after the answer that ends its connection: closed at once,
+# the connection would be reset, and the answer lost on the way.
+HTTP_LINGER_SECONDS = 5.0
+# Bytes of a body that wait for the application before the client is made to wait: four reads of a socket.
+HTTP_BODY_WAITING_BYTES = 256 * KIB
+# The rest of a body that nobody wants is read up to here to keep the connection; a new one costs less than more.
+HTTP_DRAIN_BYTES_MAX = 256 * KIB
+# A body up to this size is copied behind its head, so that both leave in one piece.
+HTTP_JOIN_BYTES_MAX = 64 * KIB
+# Connections of one worker, about 10 KiB each when idle, and never more than half of its file descriptors.
+HTTP_CONNECTIONS_MAX = 10_000
+# Connections that wait to be accepted; the kernel may allow fewer.
+HTTP_BACKLOG = 1024
+# A worker that died comes back at once, one that died young a little later each time.
+RESPAWN_SECONDS = 0.1
+RESPAWN_SECONDS_MAX = 5.0
+# A worker that did not end in the time it was given is killed this much later: it has aborted what hung by then.
+WORKER_END_SECONDS = 5.0
+
 assert SEALED_LAYERS_SLOWDOWN < SEALED_LAYERS_MAX
+assert FOLD_LAYERS <= FOLD_LAYERS_MAX <= L2_LAYERS < SEALED_LAYERS_SLOWDOWN
+assert HEARTBEAT_SECONDS * 3 <= LEASE_SECONDS
+assert SEGMENT_GROUP_ROWS_MIN < SEGMENT_GROUP_ROWS
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
 assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
 assert KV_PARTITION_BYTES_MAX + KV_KEY_BYTES_MAX < 2_704

@@ -130,6 +130,8 @@ class Capabilities:
     """`now()` is the database's time, not this process's."""
     key_bytes_max: int
     value_bytes_max: int
+    blocking_writes: bool = False
+    """A small write holds up the event loop until it is durable: whoever writes for many lets them join first."""
 
 
 class KVStore(Protocol):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
+from lakebed.env.joining import let_join
 from lakebed.errors import (
     ConflictError,
     ErrorKind,
@@ -126,6 +127,8 @@ class BranchWriter:
             while self._queue:
                 if self._wait_seconds:
                     await self._clock.sleep(self._wait_seconds)
+                if self._kv.capabilities.blocking_writes:
+                    await let_join(lambda: len(self._queue))
                 await self._answer(self._take())
         finally:
             self._task = None

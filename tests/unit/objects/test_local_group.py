@@ -72,14 +72,26 @@ async def test_puts_that_arrive_during_a_sync_share_the_next_one(
 ) -> None:
     workers.gate.clear()
     early = asyncio.gather(*[store.put(f"early{n}", b"x") for n in range(10)])
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
     late = asyncio.gather(*[store.put(f"late{n}", b"x") for n in range(10)])
     await asyncio.sleep(0)
     workers.gate.set()
     await asyncio.gather(early, late)
 
     assert disk.syncs == 2
+
+
+async def test_what_is_not_synced_needs_no_thread(tmp_path: Path, workers: GatedWorkers) -> None:
+    unsynced = LocalObjects(tmp_path / "unsynced", fsync=False, workers=workers)
+    await unsynced.put("first", b"1")
+    workers.gate.clear()
+
+    await asyncio.gather(*[unsynced.put(f"k{n}", b"x") for n in range(10)])
+
+    workers.gate.set()
+    assert len(await keys_of(unsynced)) == 11
+    await unsynced.close()
 
 
 async def test_two_puts_of_a_key_at_once_happen_one_after_the_other(

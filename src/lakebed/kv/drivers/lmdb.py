@@ -2,8 +2,9 @@
 
 Reads run where they are called: a snapshot costs less than a microsecond, and a
 hop to a thread and back a hundred times that. (A scan in a thread would even be
-slower: LMDB's binding gives up the interpreter lock at every row.) Writes go
-through one thread with group commit. Engine time is the process's time.
+slower: LMDB's binding gives up the interpreter lock at every row.) Small writes
+run there too, with group commit; large ones, and those that would have to wait
+for another process, go through one thread. Engine time is the process's time.
 """
 
 import asyncio
@@ -57,13 +58,14 @@ class LmdbKV:
     def __init__(self, folder: Path, *, clock: Clock | None = None, map_bytes: int = LMDB_MAP_BYTES) -> None:
         self._clock = clock or SystemClock()
         self.environment = Environment(folder, clock=self._clock, map_bytes=map_bytes)
-        self.writer = Writer(self.environment)
+        self.writer = Writer(self.environment, clock=self._clock)
         self.writer.start()
         self.capabilities = Capabilities(
             fences=True,
             engine_time=False,
             key_bytes_max=KV_KEY_BYTES_MAX,
             value_bytes_max=KV_VALUE_BYTES_MAX,
+            blocking_writes=True,
         )
 
     async def get(self, partition: str, key: bytes) -> Item | None:

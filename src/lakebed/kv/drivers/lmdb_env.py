@@ -3,6 +3,8 @@
 Invariants:
 
 - Every commit is synced before it is acknowledged: no NOSYNC, NOMETASYNC, WRITEMAP or MAPASYNC, ever.
+- Whoever writes holds the claim, a lock of the file system: LMDB's own lock cannot be asked whether it is free,
+  and the event loop must not wait for it. LMDB's lock is still what keeps writers apart.
 - The map is replaced only while no transaction of this process is open. Readers hold `_reading`, the
   writer holds `_writing`; whoever resizes holds both, always taken in the order writing, reading.
 - Other processes are never stopped: they notice a larger map at their next transaction and adopt it.
@@ -26,6 +28,7 @@ import lmdb
 
 from lakebed.env.clock import Clock
 from lakebed.errors import CorruptError, ErrorKind, InvalidInputError, LakebedError, UnavailableError
+from lakebed.kv.drivers.lmdb_claim import Claim
 from lakebed.kv.drivers.lmdb_keys import SIGNPOST_BYTES
 from lakebed.limits import KIB, LMDB_READERS_MAX, LMDB_STALE_READERS_SECONDS
 
@@ -35,6 +38,7 @@ Txn: TypeAlias = "lmdb.Transaction[bytes]"
 Table: TypeAlias = "lmdb._Database"  # noqa: SLF001  the binding gives its handle no other name
 
 FORMAT_VERSION: Final = 1
+_CLAIM: Final = "writer.lock"
 _FORMAT_KEY: Final = b"lakebed-kv-format"
 _VERSION_KEY: Final = b"version"
 _ROWS: Final = b"rows"
@@ -56,11 +60,13 @@ class Environment:
         self._writing = threading.Lock()
         self._readers_checked_at = clock.monotonic()
         self._env = _open(folder, map_bytes)
+        self._claim = Claim(folder / _CLAIM)
         try:
-            with self._writing:
+            with self._writing, self._claim:
                 self._main, self._rows, self._partitions = self._with_room(self._prepare)
         except BaseException:
             self._env.close()
+            self._claim.close()
             raise
         self._open = True
 
@@ -89,8 +95,21 @@ class Environment:
             UnavailableError: nothing was written, except if its kind is `OUTCOME_UNKNOWN`.
         """
         self.check_usable()
-        with self._writing:
+        with self._writing, self._claim:
             return self._with_room(lambda: self._write_once(work))
+
+    def try_write(self, work: Callable[["Step"], T]) -> T | None:
+        """Do as `write` does, or return None at once if somebody else is writing, here or in another process."""
+        self.check_usable()
+        if not self._writing.acquire(blocking=False):
+            return None
+        try:
+            if not self._claim.try_take():
+                return None
+            with self._claim:
+                return self._with_room(lambda: self._write_once(work))
+        finally:
+            self._writing.release()
 
     def clear_stale_readers(self) -> None:
         """Free the places of readers that died, if nobody looked for a while."""
@@ -132,6 +151,7 @@ class Environment:
         with self._writing, self._reading:
             self._open = False
             self._env.close()
+            self._claim.close()
 
     def _with_room(self, write: Callable[[], T]) -> T:
         """Return `write()`, repeated while the map is too small for it; the caller holds `_writing`."""

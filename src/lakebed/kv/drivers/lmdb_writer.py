@@ -1,4 +1,11 @@
-"""Group commit: one thread that turns everything waiting into one LMDB transaction and one sync.
+"""Group commit: everything that waits becomes one LMDB transaction and one sync.
+
+Small writes are made on the event loop, once it has nothing left to do that might
+join them. LMDB's binding gives up the interpreter lock at every row, so a thread
+fights the loop for it row by row: measured, with the loop doing it stages are
+written half again as fast, at a third of the latency. A thread does the rest: what
+is large, what finds another process writing, and everything for a moment after the
+disk was slow.
 
 What arrives while a transaction is being synced goes into the next one, so the
 rate of writes is not bound to the rate of syncs. Requests of a batch are decided
@@ -12,17 +19,31 @@ with any write whose answer was lost.
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from lakebed.env.clock import Clock
 from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.kv.drivers.lmdb_env import Environment, Step
 from lakebed.kv.drivers.lmdb_writes import Request
-from lakebed.limits import BATCH_BYTES_MAX, BATCH_ROWS_MAX
+from lakebed.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_ROWS_MAX,
+    LMDB_INLINE_BYTES_MAX,
+    LMDB_INLINE_PAUSE_SECONDS,
+    LMDB_INLINE_ROWS_MAX,
+    LMDB_INLINE_SECONDS_MAX,
+)
 
 T = TypeVar("T")
+
+_Work: TypeAlias = Callable[[Step], list[Any]]
+
+_QUIET_TURNS = 1
+_TURNS_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +59,12 @@ class _Stop:
 class Writer:
     """The only place of this process that writes to `environment`. Call `start` first."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, *, clock: Clock) -> None:
         self._environment = environment
+        self._clock = clock
+        self._small: list[_Waiting] = []
+        self._turns = _Turns()
+        self._thread_until = 0.0
         self._queue: SimpleQueue[_Waiting | _Stop] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="lakebed-lmdb-writer", daemon=True)
         self._stopping = False
@@ -54,8 +79,16 @@ class Writer:
         self._environment.check_usable()
         if self._stopping:
             raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, "the store is being closed")
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Waiting(request, answer))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        waiting = _Waiting(request, answer)
+        if self._is_large(request) or (self._small and self._small[0].answer.get_loop() is not loop):
+            self._queue.put(waiting)
+        else:
+            if not self._small:
+                self._turns = _Turns()
+                loop.call_soon(self._when_quiet)
+            self._small.append(waiting)
         return await answer
 
     def stop(self) -> None:
@@ -63,15 +96,50 @@ class Writer:
         if self._stopping:
             return
         self._stopping = True
+        self._hand_over()
         self._queue.put(_Stop())
         self._thread.join()
+
+    def _is_large(self, request: Request[Any]) -> bool:
+        return (
+            request.rows_count > LMDB_INLINE_ROWS_MAX
+            or request.bytes_count > LMDB_INLINE_BYTES_MAX
+            or self._clock.monotonic() < self._thread_until
+        )
+
+    def _when_quiet(self) -> None:
+        """Write what waits, unless somebody came since the last turn of the loop: more may follow."""
+        if not self._small:
+            return
+        loop = self._small[0].answer.get_loop()
+        if self._turns.others_may_come(len(self._small)):
+            loop.call_soon(self._when_quiet)
+            return
+        batch = [waiting for waiting in self._small if not waiting.answer.cancelled()]
+        started = self._clock.monotonic()
+        outcomes = self._commit(batch, self._environment.try_write) if batch else []
+        if outcomes is None:
+            self._hand_over()
+            return
+        self._small = []
+        now = self._clock.monotonic()
+        if now - started > LMDB_INLINE_SECONDS_MAX:
+            self._thread_until = now + LMDB_INLINE_PAUSE_SECONDS
+        _answer([(waiting.answer, outcome) for waiting, outcome in zip(batch, outcomes, strict=True)])
+
+    def _hand_over(self) -> None:
+        small, self._small = self._small, []
+        for waiting in small:
+            self._queue.put(waiting)
 
     def _run(self) -> None:
         going = True
         while going:
             batch, going = self._take_batch()
             if batch:
-                _deliver(batch, self._commit(batch))
+                outcomes = self._commit(batch, self._environment.write)
+                assert outcomes is not None, "a write waits for its turn"
+                _deliver(batch, outcomes)
 
     def _take_batch(self) -> tuple[list[_Waiting], bool]:
         """Return what waits, up to the limits of a batch, and whether there will be more after it."""
@@ -91,16 +159,34 @@ class Writer:
                 return batch, True
         return batch, False
 
-    def _commit(self, batch: list[_Waiting]) -> list[Any]:
-        """Return the outcome of each request: its result, or the exception to raise."""
+    def _commit(self, batch: list[_Waiting], write: Callable[[_Work], list[Any] | None]) -> list[Any] | None:
+        """Return the outcome of each request: its result, or the exception to raise. None: it is not our turn."""
         requests = [waiting.request for waiting in batch]
         try:
             self._environment.clear_stale_readers()
-            outcomes = self._environment.write(lambda step: [_outcome(each, step) for each in requests])
+            outcomes = write(lambda step: [_outcome(each, step) for each in requests])
         except BaseException as error:  # noqa: BLE001  the outermost loop of a thread: callers must hear of it
             return [error] * len(batch)
-        self.commits_count += 1
+        if outcomes is not None:
+            self.commits_count += 1
         return outcomes
+
+
+class _Turns:
+    """Counts turns of the event loop. See `env.joining`, which does this for coroutines."""
+
+    __slots__ = ("_left", "_quiet", "_seen")
+
+    def __init__(self) -> None:
+        self._left = _TURNS_MAX
+        self._quiet = self._seen = 0
+
+    def others_may_come(self, waiting: int) -> bool:
+        """Return whether to wait another turn, with so many waiting by now."""
+        self._quiet = self._quiet + 1 if waiting == self._seen else 0
+        self._seen = waiting
+        self._left -= 1
+        return self._quiet < _QUIET_TURNS and self._left > 0
 
 
 def _outcome(request: Request[T], step: Step) -> T | ConflictError:

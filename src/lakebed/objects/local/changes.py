@@ -76,6 +76,12 @@ class Changes:
         self._journal = journal
         self._stamps = Stamps(clock)
 
+    def is_quick(self, puts: Sequence[SmallPut]) -> bool:
+        """Return whether `put_small` would wait for neither the disk nor anyone else: nothing is synced, and nobody
+        else has names that are all new.
+        """
+        return not self._journal.syncs and all(put.when is PutMode.CREATE for put in puts)
+
     def put_small(self, puts: Sequence[SmallPut]) -> list[ETag | LakebedError]:
         """Apply puts of different keys; return for each its ETag or why it failed."""
         with self._locks.hold([key_lock(put.key) for put in puts]):

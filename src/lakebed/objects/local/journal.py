@@ -46,6 +46,9 @@ _OPEN_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 class Recorder(Protocol):
     """What the files need of a journal."""
 
+    syncs: bool
+    """Whether `record` waits for the disk."""
+
     def record(self, frames: Sequence[Frame]) -> AbstractContextManager[None]:
         """Make `frames` safe, then let the caller change the files.
 
@@ -69,6 +72,8 @@ class Recorder(Protocol):
 
 class NoJournal:
     """For a root that is never synced."""
+
+    syncs = False
 
     def record(self, frames: Sequence[Frame]) -> AbstractContextManager[None]:  # noqa: ARG002  the port's shape
         return nullcontext()
@@ -99,6 +104,8 @@ class Generation:
 
 class Journal:
     """A `Recorder` on disk. Thread-safe."""
+
+    syncs = True
 
     def __init__(
         self, folder: Folder, *, disk: Disk, locks: Locks, ids: IdSource, bytes_max: int = JOURNAL_BYTES_MAX
