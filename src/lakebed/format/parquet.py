@@ -94,7 +94,7 @@ def stamp(kind: FileKind, rows: int) -> dict[str, str]:
 def open_file(kind: FileKind, source: Any) -> pq.ParquetFile:
     """Return a file of the kind, of which only the footer was read; errors as for `decode`."""
     try:
-        # What is asked for is read, and nothing beside it: the source may hold no more.
+        # Reading ahead would read what a source of pieces does not hold.
         file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
     except _DAMAGE as error:
         raise CorruptError(ErrorKind.UNREADABLE, f"not a readable {kind.name} file: {error}") from error
