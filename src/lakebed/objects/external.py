@@ -24,6 +24,8 @@ from lakebed.objects.namespaces import PlaceUrl, canonical_namespace, is_within,
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings
 
+_LOCAL = "local://"
+
 Namespaces: TypeAlias = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
 """Tells the namespaces of all repositories there are at this moment, in their one spelling (`canonical_namespace`).
 Whoever remembers them for a while hands out the same list until it has asked again."""
@@ -47,7 +49,7 @@ class _Bounds:
     prefixes: list[str]
     namespaces: list[str]
     clear: set[str] = field(default_factory=set)
-    """Local folders, as they were spelled, from which everything may be read but links."""
+    """Addresses of local folders, as they were spelled, from which everything may be read but links."""
 
 
 class ExternalAddresses:
@@ -75,13 +77,13 @@ class ExternalAddresses:
             InvalidInputError: `INVALID_ADDRESS`: it is no address of an object outside.
             DeniedError: `EXTERNAL_ADDRESS`: it is none that this installation reads.
         """
-        place = _parse(address)
         bounds = await self._bounds()
-        folder = _folder(place)
-        if folder in bounds.clear and not _is_link(f"/{place.path}"):
+        folder, _, name = address.rpartition("/")
+        if folder in bounds.clear and _is_plain(folder, name):
             return
+        place = _parse(address)
         self._admit(bounds, place, address)
-        if folder and self._is_clear(bounds, folder):
+        if place.scheme == "local" and not place.host and self._is_clear(bounds, folder):
             bounds.clear.add(folder)
 
     async def resolve(self, address: str) -> ExternalObject:
@@ -120,7 +122,7 @@ class ExternalAddresses:
         return resolved, admitting
 
     def _is_clear(self, bounds: _Bounds, folder: str) -> bool:
-        resolved = f"local://{os.path.realpath(folder)}"
+        resolved = f"local://{os.path.realpath(folder.removeprefix(_LOCAL))}"
         return any(_lies_under(resolved, prefix) for prefix in bounds.prefixes) and not any(
             _shares(resolved, namespace) for namespace in bounds.namespaces
         )
@@ -169,13 +171,11 @@ def _parse(address: str) -> PlaceUrl:
     return place
 
 
-def _is_link(file: str) -> bool:
-    return os.path.islink(file)  # noqa: PTH114  a Path costs more than the call
-
-
-def _folder(place: PlaceUrl) -> str:
-    """Return the folder of an absolute local path; "" for every other place."""
-    return f"/{place.path.rpartition('/')[0]}" if place.scheme == "local" and not place.host else ""
+def _is_plain(folder: str, name: str) -> bool:
+    """Return whether `name` is a file of the folder at that address, and no link."""
+    if name in {"", ".", ".."} or "\0" in name:
+        return False
+    return not os.path.islink(f"{folder.removeprefix(_LOCAL)}/{name}")  # noqa: PTH114  a Path costs more
 
 
 def _lies_under(resolved: str, prefix: str) -> bool:

@@ -65,6 +65,7 @@ class Writer:
         self._small: list[_Waiting] = []
         self._turns = _Turns()
         self._thread_until = 0.0
+        self._usual_seconds = 0.0
         self._queue: SimpleQueue[_Waiting | _Stop] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="lakebed-lmdb-writer", daemon=True)
         self._stopping = False
@@ -122,10 +123,15 @@ class Writer:
             self._hand_over()
             return
         self._small = []
-        now = self._clock.monotonic()
-        if now - started > LMDB_INLINE_SECONDS_MAX:
-            self._thread_until = now + LMDB_INLINE_PAUSE_SECONDS
+        self._note(self._clock.monotonic() - started)
         _answer([(waiting.answer, outcome) for waiting, outcome in zip(batch, outcomes, strict=True)])
+
+    def _note(self, seconds: float) -> None:
+        """Keep the loop from a disk that is slow as a rule; one slow sync is no rule."""
+        self._usual_seconds += (seconds - self._usual_seconds) / 4
+        if self._usual_seconds > LMDB_INLINE_SECONDS_MAX:
+            self._usual_seconds = 0.0
+            self._thread_until = self._clock.monotonic() + LMDB_INLINE_PAUSE_SECONDS
 
     def _hand_over(self) -> None:
         small, self._small = self._small, []
