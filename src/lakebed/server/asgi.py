@@ -1,4 +1,4 @@
-"""The ASGI application of one worker process.
+"""The application of one worker process, as the HTTP server calls it.
 
 It opens the engine when the server starts it and closes it when the server stops, so
 that everything acknowledged is on disk and nothing in flight is lost.
@@ -9,6 +9,7 @@ import gc
 from contextlib import AsyncExitStack
 from functools import cache
 from importlib.metadata import version
+from typing import Final
 
 import msgspec
 
@@ -32,10 +33,10 @@ from lakebed.server.maintenance import Maintenance
 from lakebed.server.metrics import CONTENT_TYPE, Metrics
 from lakebed.server.plain_routes import PLAIN_ROUTES
 
-_REST = f"{ROOT}/"
-_OPEN_PATHS = {"/_health": b"alive!"}
+_REST: Final = f"{ROOT}/".encode()
+_HEALTH: Final = b"/_health"
 # A request makes hundreds of objects and no cycles: looking for some every 700 of them took a tenth of its time.
-_GARBAGE_THRESHOLD = 20_000
+_GARBAGE_THRESHOLD: Final = 20_000
 
 
 class WorkerApp:
@@ -51,35 +52,24 @@ class WorkerApp:
         self._services: Services | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-            return
-        if self._rest is None:
-            await self.start()
-        assert self._rest is not None, "started"
-        path = scope["path"]
-        if is_s3_request(scope, domain=self._config.s3_domain) or (
-            self._config.s3_only and path not in _OPEN_PATHS
-        ):
-            assert self._s3 is not None, "started"
+        """Answer what comes in by the address for everything."""
+        path: bytes = scope["raw_path"]
+        if self._s3 is None or self._rest is None:
+            await _answer_early(path, send)
+        elif is_s3_request(scope, domain=self._config.s3_domain):
             await self._s3(scope, receive, send)
-            return
-        if path.startswith(_REST):
+        elif path.startswith(_REST):
             await self._rest(scope, receive, send)
-        elif path in _OPEN_PATHS:
-            await _answer(send, 200, b"text/plain", _OPEN_PATHS[path])
-        elif path in PLAIN_ROUTES:
-            assert self._services is not None, "started"
-            reply = await PLAIN_ROUTES[path](self._services)
-            await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
-            await send({"type": "http.response.body", "body": reply.body})
-        elif path == "/openapi.json":
-            await _answer(send, 200, b"application/json", _openapi())
-        elif path == "/metrics":
-            assert self._metrics is not None, "started"
-            await _answer(send, 200, CONTENT_TYPE, self._metrics.text())
         else:
-            await _answer(send, 404, b"application/json", msgspec.json.encode({"message": "not found"}))
+            await self._answer_plainly(path, send)
+
+    async def s3(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what comes in by the address for nothing but S3."""
+        path: bytes = scope["raw_path"]
+        if self._s3 is None or path == _HEALTH:
+            await _answer_early(path, send)
+        else:
+            await self._s3(scope, receive, send)
 
     async def start(self) -> None:
         """Open the engine."""
@@ -129,21 +119,38 @@ class WorkerApp:
         """Close the engine: what was acknowledged is on disk."""
         await self._stack.aclose()
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await self.start()
-                await send({"type": "lifespan.startup.complete"})
-            elif message["type"] == "lifespan.shutdown":
-                await self.stop()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+    async def _answer_plainly(self, path: bytes, send: Send) -> None:
+        assert self._services is not None, "started"
+        assert self._metrics is not None, "started"
+        if path == _HEALTH:
+            await _answer_early(path, send)
+        elif path in PLAIN_ROUTES:
+            reply = await PLAIN_ROUTES[path](self._services)
+            await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
+            await send({"type": "http.response.body", "body": reply.body})
+        elif path == b"/openapi.json":
+            await _answer(send, 200, b"application/json", _openapi())
+        elif path == b"/metrics":
+            await _answer(send, 200, CONTENT_TYPE, self._metrics.text())
+        else:
+            await _answer_json(send, 404, "not found")
 
 
 @cache
 def _openapi() -> bytes:
     return document(OPERATIONS, version=version("lakebed"), root=ROOT)
+
+
+async def _answer_early(path: bytes, send: Send) -> None:
+    """Answer without the engine: the worker lives, and has not reached its database yet."""
+    if path == _HEALTH:
+        await _answer(send, 200, b"text/plain", b"alive!")
+    else:
+        await _answer_json(send, 503, "not ready: the database does not answer yet")
+
+
+async def _answer_json(send: Send, status: int, message: str) -> None:
+    await _answer(send, status, b"application/json", msgspec.json.encode({"message": message}))
 
 
 async def _answer(send: Send, status: int, content_type: bytes, body: bytes) -> None:

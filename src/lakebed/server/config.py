@@ -48,8 +48,6 @@ class Config:
     """Hosts under it are the S3 endpoint's, and name a bucket."""
     s3_listen: tuple[str, int] | None = None
     """Host and port for nothing but S3, beside those for everything."""
-    s3_only: bool = False
-    """Whether this process serves nothing but S3."""
     s3_region: str | None = None
     """The region that requests to the S3 endpoint are signed for; None means any."""
     threads: int = 4
@@ -61,6 +59,11 @@ class Config:
     shutdown_seconds: int = 30
     log_level: int = logging.INFO
     log_json: bool = False
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where the server listens: for everything, and then for nothing but S3 if that has an address."""
+        return [(self.host, self.port), *([self.s3_listen] if self.s3_listen else [])]
 
     @property
     def endpoint(self) -> str:

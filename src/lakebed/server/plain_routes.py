@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from lakebed.api.cookies import drop_login_cookie
-from lakebed.api.reply import Reply, empty_reply, text_reply
+from lakebed.api.reply import empty_reply, text_reply
+from lakebed.http.reply import Reply
 from lakebed.api.services import Services
 from lakebed.errors import LakebedError
 
@@ -26,7 +27,7 @@ async def log_out(services: Services) -> Reply:
     return empty_reply(307, headers=((b"location", _LOGIN_PAGE), (b"set-cookie", cookie)))
 
 
-PLAIN_ROUTES: Final[dict[str, Callable[[Services], Awaitable[Reply]]]] = {
-    "/_ready": ready,
-    "/logout": log_out,
+PLAIN_ROUTES: Final[dict[bytes, Callable[[Services], Awaitable[Reply]]]] = {
+    b"/_ready": ready,
+    b"/logout": log_out,
 }

@@ -15,13 +15,10 @@ from typing import Any, Final
 from lakebed.limits import CACHE_BYTES_DEFAULT
 
 CONFIG_FILE_VARIABLE: Final = "LAKEBED_CONFIG"
-WORKER_VARIABLE: Final = "LAKEBED_WORKER_CONFIG"
-"""The whole configuration, as the supervisor hands it to its workers."""
 
 _PREFIX: Final = "LAKEBED_"
 _OTHER_VARIABLES: Final = (
     CONFIG_FILE_VARIABLE,
-    WORKER_VARIABLE,
     "LAKEBED_ENDPOINT",
     "LAKEBED_ACCESS_KEY_ID",
     "LAKEBED_SECRET_ACCESS_KEY",

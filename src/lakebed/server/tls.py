@@ -25,12 +25,19 @@ class Tls:
                 path.read_bytes()
             except OSError as error:
                 raise _invalid(f"{name}: {path} cannot be read: {error.strerror}") from error
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            context.load_cert_chain(self.cert, self.key, password=_refused)
+            self.context()
         except ssl.SSLError as error:
             reason = "they do not belong together" if "MISMATCH" in str(error.reason) else "one is not PEM"
             raise _invalid(f"{self.cert} and {self.key} are no certificate and its key: {reason}") from error
+
+    def context(self) -> ssl.SSLContext:
+        """Return what a server needs to speak TLS."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # Java 8, which many Hadoop clients run on, may know nothing newer.
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.cert, self.key, password=_refused)
+        return context
 
 
 def _refused() -> str:

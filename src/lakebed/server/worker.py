@@ -1,37 +1,90 @@
-"""Where a worker process begins: Granian imports this module and calls `create_app`.
+"""Where a worker process begins, and how it ends.
 
-The supervisor leaves the configuration in the environment, because that is all that
-a new process gets from it.
+Its configuration comes through the pipe that starts it, not by the environment, where
+whoever may look at the process could read its secrets.
 """
 
 import asyncio
 import multiprocessing
 import os
 import signal
+import socket
 import threading
-from collections.abc import Callable
-from multiprocessing.connection import wait
-from typing import Any
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
 
+import uvloop
+
+from lakebed.env.clock import SystemClock
+from lakebed.env.ids import SystemIds
+from lakebed.errors import LakebedError, UnavailableError
+from lakebed.limits import WORKER_END_SECONDS
 from lakebed.server.asgi import WorkerApp
-from lakebed.server.config import decode_config
+from lakebed.server.config import Config, decode_config
+from lakebed.server.http.app import App
+from lakebed.server.http.connections import Connections
+from lakebed.server.http.listening import accept_from, connections_max
 from lakebed.server.metrics import LIBRARY_VARIABLE
-from lakebed.server.settings import WORKER_VARIABLE
-from lakebed.telemetry.log import configure
+from lakebed.telemetry.log import configure, get_logger
+from lakebed.telemetry.request_ids import RequestIds
+
+_RETRY_SECONDS = 1.0
+
+log = get_logger(__name__)
 
 
-def create_app() -> WorkerApp:
-    """Return the application of this process."""
-    config = decode_config(os.environ[WORKER_VARIABLE])  # noqa: TID251  the configuration of a process
-    # Ctrl-C is for the supervisor, which tells its workers; a worker that heard it by itself would seem to have died.
+def work(encoded: str, sockets: Sequence[socket.socket], supervisor: Connection) -> None:
+    """Serve on the sockets (the second one is for S3 alone) until told to stop."""
+    config = decode_config(encoded)
+    # A terminal that goes away takes its whole session with it: this process ends in order, with its supervisor.
     os.setsid()
     configure(level=config.log_level, json=config.log_json)
-    end_with_supervisor(config.shutdown_seconds)
-    _heed_one_signal(asyncio.get_event_loop())
-    return WorkerApp(config, shared_metrics=LIBRARY_VARIABLE in os.environ)  # noqa: TID251  set by the supervisor
+    _end_with_supervisor(config.shutdown_seconds)
+    uvloop.run(_serve(config, sockets, supervisor))
 
 
-def end_with_supervisor(seconds: int) -> None:
+async def _serve(config: Config, sockets: Sequence[socket.socket], supervisor: Connection) -> None:
+    stop = asyncio.Event()
+    # Service managers tell every process, and then the supervisor tells its workers once more.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    clock = SystemClock()
+    app = WorkerApp(config, shared_metrics=LIBRARY_VARIABLE in os.environ)  # noqa: TID251  set by the supervisor
+    try:
+        started = await _started(app)
+    except LakebedError as error:
+        supervisor.send(error)
+        return
+    connections = Connections(clock, RequestIds(SystemIds().token()), limit=connections_max())
+    tls = config.tls.context() if config.tls else None
+    edges: list[App] = [app, app.s3]
+    servers = [
+        await accept_from(listening, edge, connections, tls=tls)
+        for listening, edge in zip(sockets, edges, strict=False)
+    ]
+    supervisor.send(None)
+    while not (started or stop.is_set()):
+        await clock.sleep(_RETRY_SECONDS)
+        started = await _started(app)
+    await stop.wait()
+    for server, listening in zip(servers, sockets, strict=True):
+        server.close()
+        listening.close()
+    await connections.end(config.shutdown_seconds)
+    await app.stop()
+
+
+async def _started(app: WorkerApp) -> bool:
+    """Start the application; return whether it could: while its database is down, it says so to whoever asks."""
+    try:
+        await app.start()
+    except UnavailableError as error:
+        log.warning("not_started", kind=error.kind, error=str(error))
+        await app.stop()
+        return False
+    return True
+
+
+def _end_with_supervisor(seconds: int) -> None:
     """End as at SIGTERM when the supervisor was killed: nobody would replace or stop this process any more."""
     supervisor = multiprocessing.parent_process()
     if supervisor is None:
@@ -41,27 +94,7 @@ def end_with_supervisor(seconds: int) -> None:
         wait([supervisor.sentinel])
         os.kill(os.getpid(), signal.SIGTERM)
         # This thread ends with the process; if it gets to go on, the process is stuck.
-        threading.Event().wait(seconds)
+        threading.Event().wait(seconds + WORKER_END_SECONDS)
         os._exit(1)
 
     threading.Thread(target=watch, name="lakebed-supervisor", daemon=True).start()
-
-
-def _heed_one_signal(loop: asyncio.AbstractEventLoop) -> None:
-    """Let only the first signal to stop get to Granian, which adds its handlers to `loop` after this.
-
-    Service managers tell every process, and then the supervisor tells its workers once
-    more; Granian, told twice at almost the same time, waits for itself.
-    """
-    add = loop.add_signal_handler
-    heeded = threading.Event()
-
-    def add_once(number: int, callback: Callable[..., object], *args: Any) -> None:
-        def heed() -> None:
-            if not heeded.is_set():
-                heeded.set()
-                callback(*args)
-
-        add(number, heed)
-
-    loop.add_signal_handler = add_once  # type: ignore[assignment,method-assign]  # the one hook that Granian leaves

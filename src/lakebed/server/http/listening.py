@@ -1,0 +1,69 @@
+"""Sockets that listen: bound once by the supervisor, so that a taken port is refused before anything starts.
+
+Workers accept from the same sockets. A connection that nobody has accepted yet belongs to
+all of them, so none is lost when a worker is replaced.
+"""
+
+import asyncio
+import errno
+import resource
+import socket
+import ssl
+
+from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
+from lakebed.limits import HTTP_BACKLOG, HTTP_CONNECTIONS_MAX
+from lakebed.server.http.app import App
+from lakebed.server.http.connections import Connections
+from lakebed.server.http.protocol import Connection
+
+# A client that does not answer our goodbye is not waited for.
+_TLS_GOODBYE_SECONDS = 2.0
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Return a socket that will listen there.
+
+    Raises:
+        UnavailableError: `IN_USE`: somebody listens there.
+        InvalidInputError: `INVALID_CONFIG`: nobody can listen there.
+    """
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # Connections of a server that has just ended do not count.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(HTTP_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise _no_address(f"{host}:{port}", error) from error
+    return listening
+
+
+async def accept_from(
+    listening: socket.socket, app: App, connections: Connections, *, tls: ssl.SSLContext | None = None
+) -> asyncio.Server:
+    """Let `app` answer whoever connects, until the server that is returned is closed."""
+    return await connections.loop.create_server(
+        lambda: Connection(app, connections),
+        sock=listening,
+        backlog=HTTP_BACKLOG,
+        ssl=tls,
+        ssl_shutdown_timeout=_TLS_GOODBYE_SECONDS if tls else None,
+    )
+
+
+def connections_max() -> int:
+    """Return how many connections this process can have: files need descriptors too."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return HTTP_CONNECTIONS_MAX if descriptors < 0 else min(HTTP_CONNECTIONS_MAX, descriptors // 2)
+
+
+def _no_address(listen: str, error: OSError) -> UnavailableError | InvalidInputError:
+    if error.errno == errno.EADDRINUSE:
+        return UnavailableError(
+            ErrorKind.IN_USE,
+            f"somebody listens on {listen} already: stop them, or choose another port with --listen",
+        )
+    return InvalidInputError(
+        ErrorKind.INVALID_CONFIG, f"--listen {listen} cannot be listened on: {error.strerror}"
+    )
