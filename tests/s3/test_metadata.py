@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.env.clock import SECOND, Instant
+from lakebed.http.dates import http_date
 from lakebed.model.entries import Entry
 from lakebed.model.ids import Path
 from lakebed.model.part_uploads import pack_parts, unpack_parts
 from lakebed.objects.port import ByteRange
 from lakebed.s3.conditions import Verdict, verdict, write_condition
-from lakebed.s3.dates import http_date, iso_date, parse_http_date
+from lakebed.s3.dates import iso_date, parse_http_date
 from lakebed.s3.errors import S3Error
 from lakebed.s3.metadata import decoded, encoded, metadata_of, shown
 from lakebed.s3.ranges import parse_range

@@ -5,30 +5,27 @@ asks who is calling, as clients expect), recognise the caller, call the handler,
 send the reply. Whatever goes wrong on the way becomes an error body in one place.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
-from lakebed.api.call import Call, ClientGoneError, Receive
+from lakebed.api.call import Call, ClientGoneError
 from lakebed.api.cookies import login_cookie
-from lakebed.api.errors import ErrorBody, error_reply
+from lakebed.api.errors import ErrorBody, error_reply, unexpected_reply
 from lakebed.api.operation import Access, Body, Operation
 from lakebed.api.query import Parameters
-from lakebed.api.reply import Reply, json_reply
+from lakebed.api.reply import json_reply
 from lakebed.api.router import Match, Router
 from lakebed.api.services import Services
 from lakebed.auth.caller import Caller, unauthenticated
 from lakebed.auth.decisions import Permissions
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
+from lakebed.http.reply import Receive, Reply, Scope, Send, begun, send_reply
 from lakebed.limits import JSON_BODY_BYTES_MAX
 from lakebed.telemetry.log import get_logger
 from lakebed.telemetry.request_ids import RequestIds
 from lakebed.telemetry.requests import RequestMeter
-
-Scope = Mapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ROOT: Final = "/api/v1"
 NO_OPERATION: Final = "none"
@@ -74,13 +71,16 @@ class RestApp:
                     decoder, match.params, scope, headers, receive=receive, request_id=request_id
                 )
                 if not isinstance(reply.body, bytes):
-                    reply = await _begun(reply, reply.body)
+                    reply = await begun(reply)
         except LakebedError as error:
             reply = error_reply(error)
         except ClientGoneError:
             # Whoever only broke off the body, and still listens, is told; nobody else notices.
             reply = json_reply(_CLIENT_GONE, ErrorBody("the request ended before its body did"))
-        await _send(reply, send, head=scope["method"] == "HEAD", request_id=request_id)
+        except Exception as error:  # noqa: BLE001  the outermost loop of a request: a bug is answered and logged
+            reply = unexpected_reply(error, request_id=request_id)
+        request_header = (b"x-request-id", request_id.encode())
+        await send_reply(reply, send, request_header, head=scope["method"] == "HEAD")
         self._meter.observe(place, reply.status, self._services.clock.monotonic() - started)
 
     async def _reply(
@@ -192,34 +192,3 @@ def _no_operation(match: Match | None) -> Reply:
         return json_reply(404, ErrorBody("invalid API endpoint"))
     allowed = ", ".join(match.methods)
     return json_reply(405, ErrorBody(f"use one of {allowed} here"), headers=((b"allow", allowed.encode()),))
-
-
-async def _begun(reply: Reply, chunks: AsyncIterator[bytes]) -> Reply:
-    """Return the reply with the first chunk of a stream at hand: what is wrong with it shows before the status is sent."""
-    first = await anext(chunks, b"")
-    if len(first) == reply.length:
-        return replace(reply, body=first)
-
-    async def whole() -> AsyncIterator[bytes]:
-        yield first
-        async for chunk in chunks:
-            yield chunk
-
-    return replace(reply, body=whole())
-
-
-async def _send(reply: Reply, send: Send, *, head: bool, request_id: str) -> None:
-    body = reply.body
-    length = len(body) if isinstance(body, bytes) and reply.length is None else reply.length
-    headers = [*reply.headers, (b"x-request-id", request_id.encode())]
-    if length is not None and reply.status not in (204, 304):
-        headers.append((b"content-length", b"%d" % length))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    if head or isinstance(body, bytes):
-        await send(
-            {"type": "http.response.body", "body": b"" if head or not isinstance(body, bytes) else body}
-        )
-        return
-    async for chunk in body:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})

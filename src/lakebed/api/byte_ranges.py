@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from lakebed.api.errors import error_reply
-from lakebed.api.reply import Headers, Reply
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.reply import Headers, Reply
 from lakebed.objects.port import ByteRange
 
 _RANGE: Final = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)

@@ -4,16 +4,15 @@ Path parameters, query and headers have been decoded to the types of the operati
 a body of JSON too. A raw body is read by the handler, once, in chunks.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from lakebed.api.services import Services
 from lakebed.catalog.session import Session
+from lakebed.http.reply import Receive
 
 S = TypeVar("S")
-
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class ClientGoneError(Exception):

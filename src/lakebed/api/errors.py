@@ -5,8 +5,9 @@ from typing import Final
 
 import msgspec
 
-from lakebed.api.reply import Headers, Reply, json_reply
+from lakebed.api.reply import json_reply
 from lakebed.errors import ErrorKind, LakebedError
+from lakebed.http.reply import Headers, Reply
 from lakebed.telemetry.log import get_logger
 
 log = get_logger(__name__)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from lakebed.api.call import Call
-from lakebed.api.reply import Reply
+from lakebed.http.reply import Reply
 
 Handler = Callable[[Call], Awaitable[Reply]]
 

@@ -1,26 +1,15 @@
-"""What a handler answers."""
+"""Replies of the REST API."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
-_encode = msgspec.json.Encoder().encode
+from lakebed.http.reply import Headers, Reply
 
-Headers = tuple[tuple[bytes, bytes], ...]
+_encode = msgspec.json.Encoder().encode
 
 _JSON: Headers = ((b"content-type", b"application/json"),)
 _TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """A status, headers, and a body: bytes, or chunks that are sent as they come."""
-
-    status: int
-    body: bytes | AsyncIterator[bytes] = b""
-    headers: Headers = ()
-    length: int | None = None
-    """How long a streamed body is, or the body that a HEAD leaves out; None for bytes that are sent."""
 
 
 def json_reply(status: int, value: Any, *, headers: Headers = ()) -> Reply:

@@ -6,30 +6,30 @@ the handler does, so that a client that waits for `100 Continue` is refused befo
 anything. Whatever goes wrong on the way becomes an XML error in one place.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote, unquote_plus
+
+from msgspec.structs import replace
 
 from lakebed.catalog.session import Session, Sessions
 from lakebed.env.clock import Clock
 from lakebed.env.work import Workers
 from lakebed.errors import ErrorKind, LakebedError
-from lakebed.s3.call import Call, Receive
+from lakebed.http.reply import Receive, Reply, Scope, Send, begun, send_reply
+from lakebed.s3.call import Call
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.kinds import s3_error
 from lakebed.s3.operation import Level, Operation, Table
-from lakebed.s3.reply import Reply, error_reply
+from lakebed.s3.reply import error_reply
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.gate import Gate
 from lakebed.s3.table import OPERATIONS
 from lakebed.telemetry.log import get_logger
 from lakebed.telemetry.request_ids import RequestIds
 from lakebed.telemetry.requests import RequestMeter
-
-Scope = Mapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 NO_OPERATION: Final = "s3:none"
 """What requests that lead nowhere are counted as."""
@@ -95,15 +95,15 @@ class S3App:
                 receive=body,
             )
             reply = await (_logged(operation, call) if operation.writes else _answered(operation, call))
-            if not isinstance(reply.body, bytes):
-                reply = await _begun(reply, reply.body)
+            reply = await begun(reply)
         except LakebedError as error:
             reply = error_reply(s3_error(error), resource=resource, request_id=request_id)
         except S3Error as error:
             reply = error_reply(error, resource=resource, request_id=request_id)
         if not body.asked_for and _waits(scope):
             reply = replace(reply, headers=(*reply.headers, _CLOSE))
-        await _send(reply, send, head=scope["method"] == "HEAD", request_id=request_id)
+        request_header = (b"x-amz-request-id", request_id.encode())
+        await send_reply(reply, send, request_header, head=scope["method"] == "HEAD")
         self._meter.observe(place, reply.status, self._services.clock.monotonic() - started)
 
     def _target(self, request: Request) -> tuple[str, str, bool]:
@@ -257,34 +257,3 @@ async def _is_ref(session: Session, repository: str, ref: str) -> bool:
     except LakebedError:
         return False
     return True
-
-
-async def _begun(reply: Reply, chunks: AsyncIterator[bytes]) -> Reply:
-    """Return the reply with the first chunk of a stream at hand: what is wrong with it shows before the status is sent."""
-    first = await anext(chunks, b"")
-    if len(first) == reply.length:
-        return replace(reply, body=first)
-
-    async def whole() -> AsyncIterator[bytes]:
-        yield first
-        async for chunk in chunks:
-            yield chunk
-
-    return replace(reply, body=whole())
-
-
-async def _send(reply: Reply, send: Send, *, head: bool, request_id: str) -> None:
-    body = reply.body
-    length = len(body) if isinstance(body, bytes) and reply.length is None else reply.length
-    headers = [*reply.headers, (b"x-amz-request-id", request_id.encode())]
-    if length is not None and reply.status not in (204, 304):
-        headers.append((b"content-length", b"%d" % length))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    if head or isinstance(body, bytes):
-        await send(
-            {"type": "http.response.body", "body": b"" if head or not isinstance(body, bytes) else body}
-        )
-        return
-    async for chunk in body:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})

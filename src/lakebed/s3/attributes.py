@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from lakebed.http.dates import http_date
+from lakebed.http.reply import Reply
 from lakebed.model.entries import Entry
 from lakebed.model.part_uploads import PARTS_KEY, unpack_parts
 from lakebed.s3.call import Call
-from lakebed.s3.dates import http_date
 from lakebed.s3.errors import Code, S3Error
-from lakebed.s3.reply import Reply, xml_reply
+from lakebed.s3.reply import xml_reply
 from lakebed.s3.xml import document, element
 
 _KNOWN: Final = frozenset({"ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"})

@@ -8,12 +8,13 @@ it is not implemented.
 from typing import Final
 
 from lakebed.errors import NotFoundError
+from lakebed.http.reply import Reply
 from lakebed.limits import LIST_PAGE_MAX
 from lakebed.s3.call import Call
 from lakebed.s3.dates import iso_date
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.operation import Handler
-from lakebed.s3.reply import Reply, xml_reply
+from lakebed.s3.reply import xml_reply
 from lakebed.s3.xml import document, element
 
 # Where no region is named: what Amazon calls its first one, by saying nothing.

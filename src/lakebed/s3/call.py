@@ -1,21 +1,19 @@
 """`Call`: one request, as a handler sees it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
 
 from lakebed.catalog.session import Session
 from lakebed.env.clock import Clock
 from lakebed.env.work import Workers
 from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.http.reply import Receive
 from lakebed.limits import S3_XML_BYTES_MAX
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.body import Body, BodyPlan, plan_body
 from lakebed.s3.signatures.gate import Admitted
 from lakebed.s3.xml import malformed
-
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(slots=True)

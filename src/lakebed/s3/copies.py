@@ -5,6 +5,7 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from lakebed.catalog.copies import CopySource, CopyTarget
+from lakebed.http.reply import Reply
 from lakebed.model.entries import Entry
 from lakebed.model.part_uploads import PARTS_KEY
 from lakebed.s3.call import Call
@@ -14,7 +15,7 @@ from lakebed.s3.encryption import refuse_keys
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import TAGGING, content_type_of, metadata_of
 from lakebed.s3.operation import COPY_SOURCE
-from lakebed.s3.reply import Reply, xml_reply
+from lakebed.s3.reply import xml_reply
 from lakebed.s3.tagging import tags_of_header
 from lakebed.s3.xml import document, element
 

@@ -1,17 +1,11 @@
 """Dates as headers and documents of S3 write them."""
 
 from datetime import UTC
-from email.utils import formatdate, parsedate_to_datetime
-from functools import lru_cache
+from email.utils import parsedate_to_datetime
 
 import numpy as np
 
-from lakebed.env.clock import SECOND, Instant
-
-
-def http_date(instant: Instant) -> bytes:
-    """Return an instant as `Sun, 06 Nov 1994 08:49:37 GMT`."""
-    return _http_date(instant // SECOND)
+from lakebed.env.clock import Instant
 
 
 def iso_date(instant: Instant) -> str:
@@ -32,8 +26,3 @@ def parse_http_date(text: str) -> int | None:
     except ValueError:
         return None
     return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp())
-
-
-@lru_cache(maxsize=1024)
-def _http_date(seconds: int) -> bytes:
-    return formatdate(seconds, usegmt=True).encode()

@@ -3,12 +3,13 @@
 from collections import defaultdict
 
 from lakebed.errors import ErrorKind, LakebedError
+from lakebed.http.reply import Reply
 from lakebed.limits import DELETE_BATCH
 from lakebed.s3.call import Call
 from lakebed.s3.conditions import write_condition
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.kinds import s3_error
-from lakebed.s3.reply import Reply, xml_reply
+from lakebed.s3.reply import xml_reply
 from lakebed.s3.xml import document, element, malformed, parse
 from lakebed.staging.conditions import IfAbsent
 

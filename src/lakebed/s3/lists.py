@@ -14,12 +14,13 @@ from typing import Final
 from urllib.parse import quote
 
 from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.http.reply import Reply
 from lakebed.limits import LIST_PAGE_MAX
 from lakebed.s3.branch_folders import branches_in_key_order
 from lakebed.s3.call import Call
 from lakebed.s3.dates import iso_dates
 from lakebed.s3.errors import Code, S3Error
-from lakebed.s3.reply import Reply, xml_reply
+from lakebed.s3.reply import xml_reply
 from lakebed.s3.xml import all_escaped, document, element
 from lakebed.versioning.paging import BlockPage
 

@@ -14,9 +14,9 @@ from email.errors import HeaderParseError
 from email.header import decode_header
 from typing import Final
 
+from lakebed.http.reply import Headers
 from lakebed.limits import S3_METADATA_BYTES_MAX
 from lakebed.s3.errors import Code, S3Error
-from lakebed.s3.reply import Headers
 
 TAGGING: Final = "::lakebed::tagging"
 KEPT_HEADERS: Final = (

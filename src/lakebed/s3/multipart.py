@@ -8,6 +8,7 @@ from urllib.parse import quote
 from lakebed.catalog.copies import CopySource
 from lakebed.catalog.objects import Attributes
 from lakebed.catalog.part_uploads import UploadOf
+from lakebed.http.reply import Reply
 from lakebed.limits import PARTS_MAX
 from lakebed.model.part_uploads import PartUpload
 from lakebed.objects.port import ByteRange
@@ -20,7 +21,7 @@ from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import content_type_of, metadata_of
 from lakebed.s3.objects import sized
 from lakebed.s3.operation import COPY_SOURCE
-from lakebed.s3.reply import Reply, xml_reply
+from lakebed.s3.reply import xml_reply
 from lakebed.s3.tagging import tags_of_header
 from lakebed.s3.xml import document, element, malformed, parse
 

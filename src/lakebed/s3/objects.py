@@ -3,18 +3,18 @@
 from typing import Final
 
 from lakebed.catalog.objects import Attributes
+from lakebed.http.dates import http_date
+from lakebed.http.reply import Headers, Reply
 from lakebed.limits import S3_PUT_BYTES_MAX, SMALL_OBJECT_BYTES_MAX
 from lakebed.model.entries import Entry
 from lakebed.model.part_uploads import PARTS_KEY, unpack_parts
 from lakebed.objects.port import ByteRange
 from lakebed.s3.call import Call
 from lakebed.s3.conditions import Verdict, failed, has_conditions, verdict, write_condition
-from lakebed.s3.dates import http_date
 from lakebed.s3.encryption import refuse_keys
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import content_type_of, encoded, metadata_of, shown
 from lakebed.s3.ranges import parse_range, part_range
-from lakebed.s3.reply import Headers, Reply
 from lakebed.s3.signatures.body import BodyPlan
 from lakebed.s3.tagging import tags_of_header
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
+from lakebed.http.reply import Reply
 from lakebed.s3.call import Call
 from lakebed.s3.errors import Code, S3Error
-from lakebed.s3.reply import Reply
 from lakebed.s3.request import Request
 
 Handler: TypeAlias = Callable[[Call], Awaitable[Reply]]

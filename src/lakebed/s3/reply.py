@@ -1,26 +1,12 @@
-"""What a handler answers."""
+"""Replies of the S3 endpoint."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Final
 
+from lakebed.http.reply import Headers, Reply
 from lakebed.s3.errors import S3Error
 from lakebed.s3.xml import DECLARATION, element
 
-Headers = tuple[tuple[bytes, bytes], ...]
-
 _XML: Final = (b"content-type", b"application/xml")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A status, headers, and a body: bytes, or chunks that are sent as they come."""
-
-    status: int
-    body: bytes | AsyncIterator[bytes] = b""
-    headers: Headers = ()
-    length: int | None = None
-    """How long a streamed body is, or the body that a HEAD leaves out; None for bytes that are sent."""
 
 
 def xml_reply(document: str, *, headers: Headers = ()) -> Reply:

@@ -3,10 +3,11 @@
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
+from lakebed.http.reply import Reply
 from lakebed.s3.call import Call
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import TAGGING
-from lakebed.s3.reply import Reply, xml_reply
+from lakebed.s3.reply import xml_reply
 from lakebed.s3.xml import document, element, malformed, parse
 
 _TAGS_MAX: Final = 10

@@ -13,15 +13,15 @@ from typing import Final
 
 import msgspec
 
-from lakebed.api.app import ROOT, RestApp, Scope, Send
+from lakebed.api.app import ROOT, RestApp
 from lakebed.api.app import meter_names as rest_names
-from lakebed.api.call import Receive
 from lakebed.api.openapi import document
 from lakebed.api.services import Services, StorageInfo
 from lakebed.api.table import OPERATIONS
 from lakebed.auth.auth import build_auth
 from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SystemIds
+from lakebed.http.reply import Receive, Scope, Send
 from lakebed.s3.app import S3App, S3Services, is_s3_request
 from lakebed.s3.app import meter_names as s3_names
 from lakebed.s3.signatures.gate import Gate

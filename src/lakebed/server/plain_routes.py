@@ -5,9 +5,9 @@ from typing import Final
 
 from lakebed.api.cookies import drop_login_cookie
 from lakebed.api.reply import empty_reply, text_reply
-from lakebed.http.reply import Reply
 from lakebed.api.services import Services
 from lakebed.errors import LakebedError
+from lakebed.http.reply import Reply
 
 _LOGIN_PAGE: Final = b"/auth/login"
 

@@ -9,13 +9,14 @@ from lakebed.api.call import Call
 from lakebed.api.commit_bodies import CommitBody, commit_body, request_of
 from lakebed.api.errors import STATUS, ErrorBody
 from lakebed.api.operation import Operations
-from lakebed.api.reply import Reply, json_reply
+from lakebed.api.reply import json_reply
 from lakebed.api.resources.commits import CommitCreation
 from lakebed.api.resources.dumps import TaskInfo
 from lakebed.api.resources.refs import Merge, MergeResult, merge_request
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
 from lakebed.errors import ErrorKind
+from lakebed.http.reply import Reply
 from lakebed.model.tasks import Task, TaskState
 
 operations = Operations("experimental")

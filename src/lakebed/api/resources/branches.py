@@ -11,11 +11,12 @@ from lakebed.api.diff_bodies import DiffBody, DiffPageQuery, diff_page
 from lakebed.api.numbers import ParentNumber
 from lakebed.api.operation import Operations, Permission
 from lakebed.api.pages import PageOf, PageQuery, page_of, wanted
-from lakebed.api.reply import Reply, empty_reply, json_reply, text_reply
+from lakebed.api.reply import empty_reply, json_reply, text_reply
 from lakebed.api.resources.repositories import ForceQuery
 from lakebed.auth.actions import Action
 from lakebed.catalog.diffs import DiffQuery
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.reply import Reply
 
 operations = Operations("branches")
 

@@ -10,9 +10,10 @@ from lakebed.api.commit_bodies import CommitBody, commit_body, request_of
 from lakebed.api.numbers import Seconds
 from lakebed.api.operation import Operations, Permission
 from lakebed.api.pages import Amount, PageOf, page_of, wanted
-from lakebed.api.reply import Reply, json_reply
+from lakebed.api.reply import json_reply
 from lakebed.auth.actions import Action
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.reply import Reply
 from lakebed.limits import LIST_PAGE_DEFAULT
 from lakebed.refs.log import LogQuery
 

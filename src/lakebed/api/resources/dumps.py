@@ -7,9 +7,10 @@ import msgspec
 from lakebed.api.arns import on_repository
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND, Instant
+from lakebed.http.reply import Reply
 from lakebed.model.tasks import TaskState
 from lakebed.refs.dump import RefsDump
 

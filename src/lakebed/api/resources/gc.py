@@ -12,9 +12,10 @@ from lakebed.api.arns import on_repository
 from lakebed.api.call import Call
 from lakebed.api.errors import ErrorBody
 from lakebed.api.operation import Operations
-from lakebed.api.reply import Reply, json_reply
+from lakebed.api.reply import json_reply
 from lakebed.api.resources.dumps import TaskInfo
 from lakebed.auth.actions import Action
+from lakebed.http.reply import Reply
 from lakebed.limits import LINK_LIFETIME_SECONDS
 
 operations = Operations("internal")

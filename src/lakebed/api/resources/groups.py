@@ -17,8 +17,9 @@ from lakebed.api.auth_bodies import (
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
 from lakebed.api.pages import PageOf, PageQuery, wanted
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
+from lakebed.http.reply import Reply
 from lakebed.model.auth import ALL_REPOSITORIES, Acl, AclPermission
 
 operations = Operations("auth")

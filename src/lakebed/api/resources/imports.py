@@ -10,10 +10,11 @@ from lakebed.api.call import Call
 from lakebed.api.commit_bodies import CommitBody, commit_body, request_of
 from lakebed.api.errors import ErrorBody
 from lakebed.api.operation import Operations, Permission
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.api.resources.commits import CommitCreation
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
+from lakebed.http.reply import Reply
 from lakebed.model.tasks import TaskState
 from lakebed.versioning.importing import ImportKind, ImportPath
 

@@ -8,9 +8,10 @@ from lakebed.api.auth_bodies import CredentialsWithSecret, secret_body
 from lakebed.api.call import Call
 from lakebed.api.cookies import LOGIN_COOKIE, set_login_cookie
 from lakebed.api.operation import Access, Operations
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.catalog.planned import unsupported
 from lakebed.env.clock import SECOND
+from lakebed.http.reply import Reply
 from lakebed.limits import LOGIN_SECONDS
 from lakebed.model.auth import KeyPair
 

@@ -8,11 +8,12 @@ from lakebed.api.arns import on, on_repository
 from lakebed.api.call import Call
 from lakebed.api.numbers import Seconds
 from lakebed.api.operation import Operations
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.catalog.commit_records import CommitRecord
 from lakebed.catalog.metadata_files import FileKind
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.reply import Reply
 
 operations = Operations("metadata")
 

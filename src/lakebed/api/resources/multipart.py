@@ -9,11 +9,12 @@ from lakebed.api.byte_ranges import parse_range
 from lakebed.api.call import Call
 from lakebed.api.object_bodies import ObjectStats, object_stats
 from lakebed.api.operation import Operations
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.api.resources.objects import PathQuery
 from lakebed.auth.actions import Action
 from lakebed.catalog.multipart import Completed, CopySource, UploadOf
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.reply import Reply
 from lakebed.limits import PARTS_MAX
 
 operations = Operations("experimental")

@@ -14,14 +14,15 @@ from lakebed.api.numbers import Seconds, Size
 from lakebed.api.object_bodies import ObjectStats, object_stats, stats_page
 from lakebed.api.operation import Body, Operations, Permission
 from lakebed.api.pages import Amount, PageOf, wanted
-from lakebed.api.reply import Headers, Reply, empty_reply, json_reply, raw_json_reply
+from lakebed.api.reply import empty_reply, json_reply, raw_json_reply
 from lakebed.api.uploads import read_upload
 from lakebed.auth.actions import Action
 from lakebed.auth.caller import DENIED_TEXT
 from lakebed.catalog.objects import Attributes
 from lakebed.env.clock import SECOND, Instant
-from lakebed.env.http_dates import http_date
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.dates import http_date
+from lakebed.http.reply import Headers, Reply
 from lakebed.limits import DELETE_BATCH, LIST_PAGE_DEFAULT
 from lakebed.model.entries import Entry
 from lakebed.model.ids import parse_path

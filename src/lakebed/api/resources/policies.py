@@ -9,9 +9,10 @@ from lakebed.api.auth_bodies import PolicyBody, StatementBody, auth_page, policy
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
 from lakebed.api.pages import PageOf, PageQuery, wanted
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.auth.statements import StatementDocument
+from lakebed.http.reply import Reply
 
 operations = Operations("auth")
 

@@ -6,8 +6,8 @@ from lakebed.api.arns import EVERYTHING, USER, on
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
 from lakebed.api.pages import PageOf, PageQuery
-from lakebed.api.reply import Reply
 from lakebed.auth.actions import Action
+from lakebed.http.reply import Reply
 
 operations = Operations("auth")
 

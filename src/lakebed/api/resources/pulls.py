@@ -9,9 +9,10 @@ from lakebed.api.arns import on_repository
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
 from lakebed.api.pages import PageOf, PageQuery, page_of
-from lakebed.api.reply import Reply, json_reply
+from lakebed.api.reply import json_reply
 from lakebed.api.resources.refs import MergeResult
 from lakebed.auth.actions import Action
+from lakebed.http.reply import Reply
 
 operations = Operations("pulls")
 

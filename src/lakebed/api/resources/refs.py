@@ -10,9 +10,10 @@ from lakebed.api.commit_bodies import request_of
 from lakebed.api.diff_bodies import DiffBody, DiffPageQuery, diff_page
 from lakebed.api.operation import Operations, Permission
 from lakebed.api.pages import PageOf, wanted
-from lakebed.api.reply import Reply, json_reply
+from lakebed.api.reply import json_reply
 from lakebed.auth.actions import Action
 from lakebed.catalog.diffs import DiffQuery
+from lakebed.http.reply import Reply
 from lakebed.model.diffs import MergeStrategy
 from lakebed.versioning.merge import MergeConflictError, MergeRequest
 

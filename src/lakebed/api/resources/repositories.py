@@ -8,9 +8,10 @@ from lakebed.api.arns import on_repository
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations, Permission
 from lakebed.api.pages import PageOf, PageQuery, page_of, wanted
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
+from lakebed.http.reply import Reply
 from lakebed.model.repository import Repository
 
 operations = Operations("repositories")

@@ -8,8 +8,9 @@ from lakebed.api.arns import on_repository
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
 from lakebed.api.pages import AfterQuery, PageOf, page_of
-from lakebed.api.reply import Reply, json_reply
+from lakebed.api.reply import json_reply
 from lakebed.auth.actions import Action
+from lakebed.http.reply import Reply
 
 operations = Operations("actions")
 

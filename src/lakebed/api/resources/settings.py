@@ -8,10 +8,11 @@ from lakebed.api.arns import OBJECT, on, on_repository
 from lakebed.api.call import Call
 from lakebed.api.numbers import Days
 from lakebed.api.operation import Operations
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.api.resources.objects import PathQuery
 from lakebed.auth.actions import Action
 from lakebed.catalog.settings import BLOCKED
+from lakebed.http.reply import Reply
 from lakebed.model.gc_rules import GcRules
 from lakebed.model.repository import BranchProtection
 

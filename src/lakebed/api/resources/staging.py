@@ -9,7 +9,7 @@ from lakebed.api.call import Call
 from lakebed.api.numbers import Seconds, Size
 from lakebed.api.object_bodies import ObjectStats, object_stats
 from lakebed.api.operation import Operations
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.api.resources.objects import (
     Checksum,
     PathQuery,
@@ -21,6 +21,7 @@ from lakebed.auth.actions import Action
 from lakebed.catalog.links import Linked
 from lakebed.env.clock import SECOND, Instant
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.reply import Reply
 from lakebed.limits import STAGE_ENTRIES_MAX
 from lakebed.model.entries import Entry
 from lakebed.model.ids import parse_path

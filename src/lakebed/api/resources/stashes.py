@@ -6,9 +6,10 @@ from lakebed.api.arns import on, on_branch, on_repository
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
 from lakebed.api.pages import AfterQuery, PageOf, page_of, wanted
-from lakebed.api.reply import Reply, json_reply
+from lakebed.api.reply import json_reply
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
+from lakebed.http.reply import Reply
 from lakebed.model.stash import Stash
 
 operations = Operations("stashes")

@@ -7,8 +7,9 @@ import msgspec
 from lakebed.api.arns import EVERYTHING, on
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
+from lakebed.http.reply import Reply
 
 operations = Operations("internal")
 

@@ -6,10 +6,11 @@ from lakebed.api.arns import TAG, on_repository
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations, Permission
 from lakebed.api.pages import PageOf, PageQuery, page_of, wanted
-from lakebed.api.reply import Reply, empty_reply, json_reply
+from lakebed.api.reply import empty_reply, json_reply
 from lakebed.api.resources.branches import RefBody
 from lakebed.api.resources.repositories import ForceQuery
 from lakebed.auth.actions import Action
+from lakebed.http.reply import Reply
 
 operations = Operations("tags")
 

@@ -1,0 +1,1 @@
+"""What the edges share of HTTP: replies and dates. The server that speaks it is in `server.http`."""
