@@ -3,7 +3,6 @@
 import hmac
 import string
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
@@ -11,6 +10,7 @@ import pytest
 from botocore.auth import HmacV1Auth, HmacV1QueryAuth, S3SigV4Auth, S3SigV4QueryAuth
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lakebed.auth.secret import Secret
 from lakebed.env.clock import after

@@ -6,8 +6,9 @@ about permissions, and with what was signed about the body, which is checked as 
 is read (`body.plan_body`).
 """
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from lakebed.auth.caller import Caller
 from lakebed.auth.secret import Signer
@@ -28,8 +29,7 @@ class Signers(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """Who a request comes from, and what they signed about its body."""
 
     caller: Caller

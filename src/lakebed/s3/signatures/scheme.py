@@ -7,8 +7,10 @@ out can be verified without further questions about its form.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from lakebed.env.clock import Instant
 from lakebed.limits import SIGN_SECONDS_MAX
@@ -24,8 +26,7 @@ _FIELDS: Final = frozenset(("Credential", "SignedHeaders", "Signature"))
 _MISSING: Final = "\0"
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """What a signing key is good for: one day, one region, one service."""
 
     date: str
@@ -38,8 +39,7 @@ class Scope:
         return f"{self.date}/{self.region}/{self.service}/{_TERMINAL}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedV4:
+class SignedV4(msgspec.Struct, frozen=True, kw_only=True):
     """A signature of version 4, in the header or (with `expires_seconds`) in the query."""
 
     access_key: str
@@ -58,8 +58,7 @@ class SignedV4:
         return self.expires_seconds is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedV2:
+class SignedV2(msgspec.Struct, frozen=True, kw_only=True):
     """A signature of version 2, in the header or (with `expires_at`, in seconds) in the query."""
 
     access_key: str
@@ -260,6 +259,8 @@ def _query_v2(request: Request) -> SignedV2:
     )
 
 
+# One client signs with one credential all day.
+@lru_cache(maxsize=1024)
 def _credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
     # From the right: an access key may contain a slash, the rest may not.
     parts = text.rsplit("/", 4)

@@ -2,10 +2,13 @@
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 from lakebed.env.clock import SECOND, Instant
 
 
+# Requests that were signed in the same second come together.
+@lru_cache(maxsize=1024)
 def parse_stamp(text: str) -> Instant | None:
     """Return the time that `20150830T123600Z` stands for.
 
