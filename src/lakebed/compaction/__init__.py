@@ -1,0 +1,1 @@
+"""Compaction: layers of uncommitted changes merged behind the writers' backs."""

@@ -1,0 +1,100 @@
+"""What compaction does to a branch record: take a slot, install a result. Pure: record in, record out.
+
+Both are one swap each. A slot is written only with a token greater than every one before, always
+overwrites, and blocks nobody; the holder of the newest token is the only one whose result counts.
+What an install replaces is retired by the same swap, so that readers of the old record finish.
+"""
+
+from dataclasses import replace
+
+from lakebed.compaction.guard import Refusal, claim_refusal, install_refusal, place_of, slot_of
+from lakebed.env.clock import Instant
+from lakebed.errors import ConflictError, ErrorKind
+from lakebed.model.branch import Branch, Slot
+from lakebed.model.compaction import FoldOutput, JobKind, Output, Spec, TreeOutput
+from lakebed.model.ids import MetarangeId
+from lakebed.model.layers import Layer, RetiredLayer, RetiredTree
+
+
+class RefusedError(ConflictError):
+    """The branch is no longer what the job was planned on; `refusal` says in what."""
+
+    refusal: Refusal
+
+
+def claim(branch: Branch, spec: Spec, *, token: int, now: Instant) -> Branch:
+    """Give the slot for jobs of its kind to `spec` under `token`, whoever has it.
+
+    Raises:
+        RefusedError: the spec no longer fits the branch, or the token is not newer than all before.
+    """
+    refusal = claim_refusal(branch, spec, token=token, now=now)
+    if refusal is not None:
+        raise _refused(spec, refusal)
+    return replace(_with_slot(branch, spec.kind, Slot(job=spec.id, token=token)), last_token=token)
+
+
+def install(branch: Branch, spec: Spec, output: Output, *, token: int, now: Instant) -> Branch:
+    """Put the result of a job in the place of what it was made from, and free the slot.
+
+    Raises:
+        RefusedError: a part of the guard does not hold; the branch stays as it is.
+    """
+    refusal = install_refusal(branch, spec, token=token, now=now)
+    if refusal is not None:
+        raise _refused(spec, refusal)
+    start = place_of(branch, spec)
+    assert start is not None, "the guard has found the run"
+    stop = start + len(spec.sources)
+    above, taken, below = branch.sealed[:start], branch.sealed[start:stop], branch.sealed[stop:]
+    freed = replace(
+        _with_slot(branch, spec.kind, None),
+        retired=(*branch.retired, *(RetiredLayer(layer=layer, at=now) for layer in taken)),
+    )
+    match output:
+        case FoldOutput(layer=layer):
+            assert spec.kind is JobKind.FOLD, "a fold makes a segment"
+            # The newest source's place: above what is older, below what came later.
+            made: tuple[Layer, ...] = () if layer is None else (replace(layer, seq=taken[0].seq),)
+            return replace(freed, sealed=(*above, *made, *below))
+        case TreeOutput(tree=tree, counts=counts):
+            assert spec.kind is JobKind.L2, "L2 makes a tree"
+            return replace(
+                freed,
+                sealed=above,
+                compacted=tree,
+                compacted_counts=counts if tree is not None else None,
+                retired_trees=_retired_trees(branch, tree, now),
+            )
+
+
+def has_landed(branch: Branch, spec: Spec, output: Output, *, token: int) -> bool:
+    """Return whether the record carries the result of this very install, as far as it still tells."""
+    slot = slot_of(branch, spec.kind)
+    if branch.incarnation != spec.incarnation or (slot is not None and slot.token == token):
+        return False
+    if place_of(branch, spec) is not None:
+        return False
+    match output:
+        case FoldOutput(layer=layer):
+            return layer is not None and replace(layer, seq=spec.sources[0].seq) in branch.sealed
+        case TreeOutput(tree=tree):
+            return tree is not None and branch.compacted == tree
+
+
+def _retired_trees(branch: Branch, tree: MetarangeId | None, now: Instant) -> tuple[RetiredTree, ...]:
+    if branch.compacted is None or branch.compacted == tree:
+        return branch.retired_trees
+    return (*branch.retired_trees, RetiredTree(tree=branch.compacted, at=now))
+
+
+def _with_slot(branch: Branch, kind: JobKind, slot: Slot | None) -> Branch:
+    return replace(branch, l2_slot=slot) if kind is JobKind.L2 else replace(branch, fold_slot=slot)
+
+
+def _refused(spec: Spec, refusal: Refusal) -> RefusedError:
+    error = RefusedError(
+        ErrorKind.VERSION_CHANGED, f"{spec.kind} {spec.id} of branch {spec.branch}: {refusal.value}"
+    )
+    error.refusal = refusal
+    return error

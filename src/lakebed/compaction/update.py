@@ -1,0 +1,86 @@
+"""`PlanUpdate`: one step of a schedule, prepared from a read and committed by a swap.
+
+`prepare` reads and decides; `apply` changes. Between the two, the schedule may have moved:
+then the swap is lost, the update is thrown away, and somebody else was the scheduler. Applying
+an update twice is applying it once, so a reply that got lost does no harm.
+"""
+
+from dataclasses import dataclass, replace
+
+from lakebed.env.clock import Instant
+from lakebed.errors import ConflictError, ErrorKind
+from lakebed.model.compaction import Held, Job, JobState, Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanUpdate:
+    """What changes in a schedule of version `version`. `id` is the name that the author recognises it by."""
+
+    id: str
+    version: int
+    now: Instant
+    removed: tuple[str, ...] = ()
+    """Jobs that are done, gone, halved or evicted."""
+    written: tuple[Job, ...] = ()
+    """Jobs as they are from now on, new ones too."""
+    held: tuple[Held, ...] = ()
+    last_token: int = 0
+    next_number: int = 1
+    assigned: tuple[Job, ...] = ()
+    """Those of `written` that the asking worker gets; the slot is claimed before it is told."""
+    lost: tuple[str, ...] = ()
+    """Jobs that the asking worker runs and must stop: they are somebody else's, or gone."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing worth a swap changes; what a worker has lost, it is told anyway."""
+        return not (self.removed or self.written)
+
+
+def apply(schedule: Schedule, update: PlanUpdate) -> Schedule:
+    """Return the schedule after the update.
+
+    Raises:
+        ConflictError: the schedule has moved since the update was prepared.
+    """
+    if schedule.version == update.version + 1 and schedule.update == update.id:
+        return schedule
+    if schedule.version != update.version:
+        raise ConflictError(
+            ErrorKind.VERSION_CHANGED,
+            f"compaction schedule moved from version {update.version} to {schedule.version}",
+        )
+    jobs = {job.id: job for job in schedule.jobs if job.id not in update.removed}
+    jobs |= {job.id: job for job in update.written}
+    return replace(
+        schedule,
+        version=schedule.version + 1,
+        now=update.now,
+        jobs=tuple(sorted(jobs.values(), key=lambda job: job.number)),
+        held=update.held,
+        last_token=update.last_token,
+        next_number=update.next_number,
+        update=update.id,
+    )
+
+
+def paused(schedule: Schedule, *, is_paused: bool, update: str) -> Schedule:
+    """Return the schedule with no new assignments from now on, or with them again."""
+    return replace(schedule, paused=is_paused, version=schedule.version + 1, update=update)
+
+
+def retried(schedule: Schedule, jobs: frozenset[str] | None, *, update: str) -> Schedule:
+    """Return the schedule with these parked jobs (None: all of them) queued again, as if they had never failed."""
+    again = tuple(
+        replace(job, state=JobState.QUEUED, failures=0, silences=0, error="")
+        if job.state is JobState.PARKED and (jobs is None or job.id in jobs)
+        else job
+        for job in schedule.jobs
+    )
+    held = schedule.held if jobs is not None else ()
+    return replace(schedule, jobs=again, held=held, version=schedule.version + 1, update=update)
+
+
+def next_epoch(schedule: Schedule, *, update: str) -> Schedule:
+    """Return the schedule of a database that went back in time: its tokens are above all given out before."""
+    return replace(schedule, epoch=schedule.epoch + 1, version=schedule.version + 1, update=update)
