@@ -7,6 +7,7 @@ escaping, which names hardly ever do, takes the way over values.
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,15 +26,18 @@ _CONTROL_END, _QUOTE, _BACKSLASH = 0x20, 0x22, 0x5C
 
 def listing_json(page: BlockPage, namespace: str, *, with_metadata: bool) -> bytes:
     """Return the body of a page, exactly as `stats_page` encodes."""
-    rows = page.rows.num_rows
+    if page.rows.num_rows == 0:
+        return _document(page, [b"".join(map(_common_prefix, page.prefixes))[:-1]])
     columns = {name: page.rows.column(name).combine_chunks() for name in page.rows.column_names}
-    if rows == 0 or any(
-        _needs_escapes(columns[name]) for name in ("key", "address", "checksum", "content_type")
-    ):
+    if any(_needs_escapes(columns[name]) for name in ("key", "address", "checksum", "content_type")):
         return _encode(stats_page(page, namespace, with_metadata=with_metadata))
     objects = _objects(columns, namespace, with_metadata=with_metadata)
-    pagination = pagination_of(rows + len(page.prefixes), has_more=page.has_more, last=page.last)
-    results = _in_order(page, columns["key"], objects)
+    return _document(page, _in_order(page, columns["key"], objects))
+
+
+def _document(page: BlockPage, results: Sequence[bytes | memoryview]) -> bytes:
+    count = page.rows.num_rows + len(page.prefixes)
+    pagination = pagination_of(count, has_more=page.has_more, last=page.last)
     return b"".join((b'{"pagination":', _encode(pagination), b',"results":[', *results, b"]}"))
 
 

@@ -48,6 +48,11 @@ async def scan(reader: TreeReader, tree: MetarangeId, within: KeyBounds) -> Asyn
         found = reader.peek(info)
         if found is None:
             found = await reader.range(info)
+        if within.start <= info.min_key.encode() and (
+            within.stop is None or info.max_key.encode() < within.stop
+        ):
+            yield found.block
+            continue
         block = found.between(within.start, within.stop)
         if block.num_rows:
             yield block
