@@ -51,6 +51,12 @@ def _below(paths: object, root: str) -> list[str]:
     return sorted(str(path).removeprefix(root.removeprefix("lakefs://") + "/") for path in paths)
 
 
+def test_a_new_object_is_touched_into_being(fs: LakeFSFileSystem, main: str) -> None:
+    fs.touch(f"{main}/marker")
+
+    assert fs.info(f"{main}/marker")["size"] == 0
+
+
 def test_what_is_written_is_read(fs: LakeFSFileSystem, main: str) -> None:
     with fs.open(f"{main}/text", "w") as file:
         file.write("first\nsecond é\n")

@@ -43,7 +43,7 @@ def _checks() -> Iterator[Check]:
     # A doctor does not wait for a patient to come round: one try.
     with Client(transport=Transport(load_config(), attempts_max=1)) as client:
         yield "server", lambda: _alive(client)
-        yield "version", lambda: client.server().version_config.version
+        yield "version", lambda: _version(client)
         yield "access key", lambda: f"accepted as {client.auth.whoami().id}"
         yield "repositories", lambda: _repositories(client)
 
@@ -62,3 +62,8 @@ def _alive(client: Client) -> str:
 def _repositories(client: Client) -> str:
     found = [repo.id for repo in client.repositories(limit=3)]
     return f"{', '.join(found)}" if found else "none yet: create one with `lakebed repo create`"
+
+
+def _version(client: Client) -> str:
+    told = client.server().version_config
+    return f"{told.lakebed_version} (API of lakeFS {told.version})" if told.lakebed_version else told.version

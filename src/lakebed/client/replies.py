@@ -164,8 +164,9 @@ class StorageConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VersionConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's version."""
+    """The server's version: Lakebed's own, and that of the lakeFS whose API it speaks."""
 
+    lakebed_version: str = ""
     version: str = ""
     version_context: str = ""
 

@@ -1,5 +1,7 @@
 """What clients ask before anything else: health, version, storage."""
 
+from typing import Final
+
 import msgspec
 
 from lakebed.api.call import Call
@@ -13,10 +15,17 @@ operations = Operations("config")
 _READ_CONFIG = (Permission(action=Action.READ_CONFIG, resource="*"),)
 
 
-class VersionConfig(msgspec.Struct):
-    """`version_context` is what official clients look at to know that they speak to a server of their kind."""
+# Clients compare it with the first lakeFS that had what they need.
+_LAKEFS_VERSION: Final = "1.84.0"
 
-    version: str
+
+class VersionConfig(msgspec.Struct):
+    """`version_context` is what official clients look at to know that they speak to a server of their kind, and
+    `version` is the lakeFS whose API this is.
+    """
+
+    lakebed_version: str
+    version: str = _LAKEFS_VERSION
     version_context: str = "lakeFS"
     latest_version: str = ""
     upgrade_recommended: bool = False
@@ -87,7 +96,7 @@ async def get_storage_config(call: Call) -> Reply:
 
 
 def _version(call: Call) -> VersionConfig:
-    return VersionConfig(version=call.services.version)
+    return VersionConfig(lakebed_version=call.services.version)
 
 
 def _storage(call: Call) -> StorageConfig:
