@@ -79,7 +79,7 @@ class Load:
 
     def __init__(self, api: Api, seconds: int) -> None:
         self._api = api
-        self._seconds = seconds
+        self.seconds = seconds
 
     def __call__(
         self, method: str, path: str, *, below: int = 1, connections: int = 32, body: str = '""'
@@ -96,7 +96,7 @@ end"""
         with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
             file.write(script)
             file.flush()
-            command = ["wrk", "-t1", f"-c{connections}", f"-d{self._seconds}s", "--latency", "-s", file.name]
+            command = ["wrk", "-t1", f"-c{connections}", f"-d{self.seconds}s", "--latency", "-s", file.name]
             out = subprocess.run([*command, self._api.endpoint], capture_output=True, text=True, check=True)
         bad = re.search(r"Non-2xx or 3xx responses: (\d+)", out.stdout)
         return {
@@ -140,12 +140,11 @@ def _measure(server: ServerProcess, arguments: argparse.Namespace) -> None:
         _row(
             f"{name}, with {_STAGED:,} staged", figure, f"{figure['rate'] / clean[name]['rate']:.2f} of clean"
         )
-    print(
-        f"\nMemory of the workers now (RssAnon): {_memory(server)} MiB, with {arguments.objects:,} objects."
-    )
+    memory = _memory(server)
     _row("upload of 1 KiB", load("POST", _LUA_UPLOAD, body='string.rep("x", 1024)'))
     _fill_downloads(load)
     _row(f"download, {_DOWNLOADS:,} different", load("GET", _LUA_DOWNLOAD, below=_DOWNLOADS))
+    print(f"\nMemory of the workers with {arguments.objects:,} objects (RssAnon): {memory} MiB.")
     if arguments.gib:
         _move_large(api, server, arguments.gib * 2**30)
 
@@ -203,7 +202,7 @@ def _fill_downloads(load: Load) -> None:
     path = f'string.format("/branches/main/objects?path=down%%2F%05d", i % {_DOWNLOADS})'
     sent = 0.0
     while sent < 1.2 * _DOWNLOADS:
-        sent += load("POST", path, body='string.rep("x", 1024)')["rate"] * 4
+        sent += load("POST", path, body='string.rep("x", 1024)')["rate"] * load.seconds
 
 
 def _move_large(api: Api, server: ServerProcess, size: int) -> None:
