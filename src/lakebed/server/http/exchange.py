@@ -6,11 +6,12 @@ so that whoever is refused need not send anything.
 """
 
 import asyncio
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from lakebed.limits import HTTP_BODY_WAITING_BYTES, HTTP_DRAIN_BYTES_MAX, HTTP_JOIN_BYTES_MAX
 from lakebed.server.http.app import App, ClientGoneError, Message, Scope
-from lakebed.server.http.reply_head import Headers, fields, status_line
+from lakebed.server.http.reply_head import add_fields, status_line
 from lakebed.telemetry.log import get_logger
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -19,6 +20,8 @@ _KEEP: Final = b"connection: keep-alive\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _BODILESS: Final = frozenset({204, 304})
+_NOTHING: Final[list[bytes]] = [b""]
+_DISCONNECT: Final[Message] = {"type": "http.disconnect"}
 _FAILED: Final = b'{"message": "internal error"}'
 
 log = get_logger(__name__)
@@ -33,15 +36,16 @@ class Line(Protocol):
     """Whether the current reply is the last."""
     unwritable: bool
     """Whether the client is slower than we are."""
+    transport: asyncio.Transport
 
     @property
     def date(self) -> bytes:
         """The header line."""
         ...
 
-    def write(self, *pieces: bytes) -> None: ...
     async def drained(self) -> None: ...
     async def more_body(self) -> None: ...
+    async def hang_up(self) -> None: ...
     def read_on(self) -> None: ...
     def finished(self, exchange: "Exchange") -> None: ...
     def request_id(self, scope: Scope) -> str: ...
@@ -50,58 +54,37 @@ class Line(Protocol):
 class Exchange:
     """A request and its reply."""
 
-    __slots__ = (
-        "_bodiless",
-        "_chunked",
-        "_chunks",
-        "_expects",
-        "_http_1_1",
-        "_left",
-        "_length",
-        "_line",
-        "_start",
-        "_taken",
-        "answered",
-        "begun",
-        "complete",
-        "cut_off",
-        "keep_alive",
-        "scope",
-        "task",
-        "waiting_bytes",
-    )
+    # Defaults stay in the class: most requests have no body that anyone waits for.
+    complete = False
+    """Whether the whole body is here."""
+    cut_off = False
+    """Whether the rest of the body will never come."""
+    begun = False
+    answered = False
+    waiting_bytes = 0
+    task: asyncio.Task[None] | None = None
+    _chunks: list[bytes] | None = None
+    _continued = False
+    _taken = False
+    _start: Message | None = None
+    _bodiless = False
+    _chunked = False
+    _left: int | None = None
 
     def __init__(
         self,
         line: Line,
         scope: Scope,
-        *,
-        keep_alive: bool,
-        http_1_1: bool,
-        expects: bool,
-        length: int | None,
+        keep_alive: bool,  # noqa: FBT001  made once a request: keywords would cost more than they say
+        http_1_1: bool,  # noqa: FBT001
+        named: Mapping[bytes, bytes],
     ) -> None:
-        """Hold a request whose body has `length` bytes, if that is known, and is still to come."""
+        """Hold a request whose body is still to come; `named` are its headers."""
         self._line = line
         self.scope = scope
         self.keep_alive = keep_alive
         self._http_1_1 = http_1_1
-        self._expects = expects
-        self._length = length
-        self.complete = False
-        """Whether the whole body is here."""
-        self.cut_off = False
-        """Whether the rest of the body will never come."""
-        self.begun = False
-        self.answered = False
-        self.waiting_bytes = 0
-        self.task: asyncio.Task[None] | None = None
-        self._chunks: list[bytes] = []
-        self._taken = False
-        self._start: Message | None = None
-        self._bodiless = False
-        self._chunked = False
-        self._left: int | None = None
+        self._named = named
 
     async def run(self, app: App) -> None:
         """Let `app` answer; whatever happens, the connection learns that it is over."""
@@ -118,28 +101,33 @@ class Exchange:
 
     def feed(self, data: bytes) -> bool:
         """Take a piece of the body; return whether enough of it waits."""
-        self._chunks.append(data)
+        if self._chunks is None:
+            self._chunks = [data]
+        else:
+            self._chunks.append(data)
         self.waiting_bytes += len(data)
         return self.waiting_bytes > HTTP_BODY_WAITING_BYTES
 
     async def receive(self) -> Message:
         """Return what has arrived of the body, or that the client is gone."""
-        line = self._line
-        while not (self._chunks or self.complete or self.cut_off) or (self._taken and not self._over()):
-            if self._expects and not (self.begun or self.complete):
-                line.write(_CONTINUE)
-            self._expects = False
-            await line.more_body()
-        if self._taken or (self.cut_off and not self.complete):
-            return {"type": "http.disconnect"}
-        chunks = self._chunks
+        if self._taken:
+            await self._line.hang_up()
+            return _DISCONNECT
+        while not (self._chunks or self.complete or self.cut_off):
+            if not (self._continued or self.begun) and self._waits():
+                self._line.transport.write(_CONTINUE)
+            self._continued = True
+            await self._line.more_body()
+        if self.cut_off and not self.complete:
+            return _DISCONNECT
+        chunks = self._chunks or _NOTHING
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        self._taken = self.complete
-        if chunks:
-            self._chunks = []
-            self.waiting_bytes = 0
-            if not self.complete:
-                line.read_on()
+        self._chunks = None
+        self.waiting_bytes = 0
+        if self.complete:
+            self._taken = True
+        else:
+            self._line.read_on()
         return {"type": "http.request", "body": body, "more_body": not self.complete}
 
     async def send(self, message: Message) -> None:
@@ -164,18 +152,17 @@ class Exchange:
         if line.unwritable:
             await line.drained()
 
-    def _over(self) -> bool:
-        return self.answered or self._line.gone
+    def _waits(self) -> bool:
+        """Return whether the client waits to be told to send its body."""
+        return self._http_1_1 and self._named.get(b"expect", b"").lower() == b"100-continue"
 
     def _begin(self, body: bytes, *, more: bool) -> None:
         """Write the head, and the first piece of the body with it."""
         start = self._start
         assert start is not None, "the start comes before the body"
         status: int = start["status"]
-        headers: Headers = start["headers"]
-        given = fields(headers)
-        parts = [status_line(status), given.lines, self._line.date]
-        length = given.length
+        parts = [status_line(status), self._line.date]
+        length, close = add_fields(parts, start["headers"])
         if self.scope["method"] == "HEAD" or status in _BODILESS:
             self._bodiless = True
             body = b""
@@ -189,51 +176,50 @@ class Exchange:
             parts.append(_CHUNKED)
         else:
             self.keep_alive = False
-        self._persist(parts, closed=given.close)
+        if close:
+            self.keep_alive = False
+        elif not self.complete or self._line.stopping:
+            self.keep_alive = self.keep_alive and self._outlives()
+        if not (self.keep_alive or close):
+            parts.append(_CLOSE)
+        elif not self._http_1_1:
+            parts.append(_KEEP)
         parts.append(b"\r\n")
         if len(body) > HTTP_JOIN_BYTES_MAX or self._chunked:
             self.begun = True
-            self._line.write(b"".join(parts))
+            self._line.transport.write(b"".join(parts))
             self._go_on(body, more=more)
             return
         if self._left is not None:
             self._count(body, more=more)
         self.begun = True
         parts.append(body)
-        self._line.write(b"".join(parts))
+        self._line.transport.write(b"".join(parts))
 
-    def _persist(self, parts: list[bytes], *, closed: bool) -> None:
-        """Decide whether the connection outlives this reply, and say so."""
-        if closed:
-            self.keep_alive = False
-            return
-        if self._line.stopping or not (self.complete or self._is_worth_draining()):
-            self.keep_alive = False
-        if not self.keep_alive:
-            parts.append(_CLOSE)
-        elif not self._http_1_1:
-            parts.append(_KEEP)
-
-    def _is_worth_draining(self) -> bool:
-        # A client that waits for `100 Continue` may send its body or not, and nobody knows which.
-        if self._expects or self.cut_off:
+    def _outlives(self) -> bool:
+        """Return whether the connection can go on although the rest of the body is still to come."""
+        if self._line.stopping or self.cut_off:
             return False
-        return self._length is None or self._length <= HTTP_DRAIN_BYTES_MAX
+        # A client that waits for `100 Continue` may send its body or not, and nobody knows which.
+        if not self._continued and self._waits():
+            return False
+        return int(self._named.get(b"content-length", b"0")) <= HTTP_DRAIN_BYTES_MAX
 
     def _go_on(self, body: bytes, *, more: bool) -> None:
         if self._bodiless:
             return
-        line = self._line
+        transport = self._line.transport
         if not self._chunked:
             if self._left is not None:
                 self._count(body, more=more)
             if body:
-                line.write(body)
+                transport.write(body)
             return
         if body:
-            line.write(b"%x\r\n" % len(body), body, b"\r\n" if more else b"\r\n" + _LAST_CHUNK)
+            end = b"\r\n" if more else b"\r\n" + _LAST_CHUNK
+            transport.writelines([b"%x\r\n" % len(body), body, end])
         elif not more:
-            line.write(_LAST_CHUNK)
+            transport.write(_LAST_CHUNK)
 
     def _count(self, body: bytes, *, more: bool) -> None:
         """Hold the application to the length it announced: the client takes what follows for the next reply."""
@@ -256,7 +242,7 @@ class Exchange:
         if self._line.gone or self.begun:
             self.cut_off = True
             return
-        headers: list[tuple[bytes, Any]] = [
+        headers: list[tuple[bytes, bytes]] = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(_FAILED)),
             (b"x-request-id", request_id.encode()),

@@ -49,76 +49,47 @@ _FIELD_BYTES: Final = 4
 class Connection(asyncio.Protocol):
     """One client. Its callbacks `on_…` are the parser's."""
 
-    __slots__ = (
-        "_app",
-        "_begin_bytes",
-        "_body_wait",
-        "_connections",
-        "_current",
-        "_drain_wait",
-        "_drained_bytes",
-        "_ended",
-        "_feed_bytes",
-        "_head_bytes",
-        "_headers",
-        "_in_head",
-        "_incomplete",
-        "_lingering",
-        "_once",
-        "_parser",
-        "_queue",
-        "_reading",
-        "_refusal",
-        "_silent_bytes",
-        "_target",
-        "_transport",
-        "deadline",
-        "gone",
-        "stopping",
-        "unwritable",
-    )
-
-    _transport: asyncio.Transport
+    # Defaults stay in the class: what a connection never needs costs it nothing.
+    gone = False
+    stopping = False
+    unwritable = False
+    transport: asyncio.Transport
+    _reading = True
+    _ended = False
+    """Whether what still comes is no request any more."""
+    _lingering = False
+    """Whether our last words are said, and the client gets some time to hear them."""
+    _current: Exchange | None = None
+    """What the application works on."""
+    _incomplete: Exchange | None = None
+    """Whose body is arriving."""
+    _refusal: Refusal | None = None
+    """What is said when everything before it is answered."""
+    _body_wait: asyncio.Future[None] | None = None
+    _drain_wait: asyncio.Future[None] | None = None
+    _target = b""
+    """The target of the head that is arriving; without one, none is."""
+    _feed_bytes = 0
+    _head_bytes = 0
+    """What was fed before of the head that is arriving."""
+    _begin_bytes = 0
+    """What was fed when it began: this may hold the end of another request."""
+    _silent_bytes = 0
+    _drained_bytes = 0
 
     def __init__(self, app: App, connections: Connections) -> None:
         self._app = app
         self._connections = connections
         self._parser = httptools.HttpRequestParser(self)
-        self.deadline = connections.now + HTTP_HEAD_SECONDS
-        self.gone = False
-        self.stopping = False
-        self.unwritable = False
-        self._reading = True
-        self._ended = False
-        """Whether what still comes is no request any more."""
-        self._lingering = False
-        """Whether our last words are said, and the client gets some time to hear them."""
-        self._current: Exchange | None = None
-        """What the application works on."""
-        self._incomplete: Exchange | None = None
-        """Whose body is arriving."""
         self._queue: deque[Exchange] = deque()
-        self._refusal: Refusal | None = None
-        """What is said when everything before it is answered."""
-        self._body_wait: asyncio.Future[None] | None = None
-        self._drain_wait: asyncio.Future[None] | None = None
-        self._in_head = False
-        self._feed_bytes = 0
-        self._begin_bytes = 0
-        """What was fed when the head began: it may hold the end of another request."""
-        self._head_bytes = 0
-        """What was fed of the head since."""
-        self._silent_bytes = 0
-        self._drained_bytes = 0
-        self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._once: dict[bytes, bytes] = {}
+        self.deadline = connections.now + HTTP_HEAD_SECONDS
 
     # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
         if not self._connections.join(self):
             self._refuse(TOO_MANY)
 
@@ -130,17 +101,18 @@ class Connection(asyncio.Protocol):
         if self._ended:
             return
         self._feed_bytes = len(data)
-        self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # We stay with HTTP/1.1, which is an answer; but where a body would end, this parser does not say.
+            # We stay with HTTP/1.1, which is an answer; but what follows the head, this parser does not say.
             self._ended = True
         except httptools.HttpParserError as error:
             self._refuse(refusal_of(error))
         else:
-            if self._in_head or self._incomplete is not None:
-                self._check_progress(len(data))
+            if self._target:
+                self._wait_for_head()
+            elif self._incomplete is not None:
+                self._wait_for_body()
 
     def eof_received(self) -> bool:
         """Answer what has been asked by a client that only stops sending."""
@@ -160,60 +132,38 @@ class Connection(asyncio.Protocol):
 
     # What the parser calls.
 
-    def on_message_begin(self) -> None:
-        self._in_head = True
-        self._begin_bytes = self._feed_bytes
-        self._head_bytes = 0
-        self._target = b""
-        self._headers = []
-        self._once = {}
-        if self._current is None:
-            self.deadline = self._connections.now + HTTP_HEAD_SECONDS
-
     def on_url(self, piece: bytes) -> None:
         self._target += piece
         if len(self._target) > HTTP_TARGET_BYTES_MAX:
             raise RefusedError(TARGET_TOO_LONG)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:
-            return  # A trailer: nothing of ours asks for one.
-        name = name.lower()
-        if name in _ONCE:
-            if name in self._once:
-                raise bad(f"{name.decode()} is given twice")
-            self._once[name] = value
-        self._headers.append((name, value))
+        # The parser leaves the spaces behind a value, which are no part of it.
+        self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        once = self._once
         parser = self._parser
+        headers, target = self._headers, self._target
+        named = dict(headers)
         method = parser.get_method()
         version = parser.get_http_version()
-        self._check_head(method, version)
-        path, _, query = self._target.partition(b"?")
+        self._check_head(version, named)
+        path, _, query = target.partition(b"?")
         scope: Scope = {
             "type": "http",
             "method": method.decode(),
             "raw_path": path,
             "query_string": query,
-            "headers": self._headers,
+            "headers": headers,
         }
-        length = once.get(b"content-length")
-        exchange = Exchange(
-            self,
-            scope,
-            keep_alive=parser.should_keep_alive(),
-            http_1_1=version == "1.1",
-            expects=b"expect" in once and version == "1.1",
-            length=int(length) if length is not None else None,
-        )
+        exchange = Exchange(self, scope, parser.should_keep_alive(), version == "1.1", named)
         if parser.should_upgrade():
-            self._check_upgrade()
+            self._check_upgrade(method, named)
             exchange.keep_alive = False
         self._incomplete = exchange
-        self._silent_bytes = 0
+        self._target = b""
+        self._headers = []  # Trailers, if any come, end up here and nowhere else.
+        self._head_bytes = self._silent_bytes = 0
         if self._current is None:
             self._begin(exchange)
         else:
@@ -238,9 +188,11 @@ class Connection(asyncio.Protocol):
         assert exchange is not None, "what ends has begun"
         exchange.complete = True
         self._incomplete = None
+        if self._headers:
+            self._headers = []
         if not exchange.keep_alive:
             self._ended = True
-        if exchange is self._current:
+        if self._body_wait is not None:
             self._wake_reader()
         elif self._current is None:
             self._next()
@@ -250,14 +202,6 @@ class Connection(asyncio.Protocol):
     @property
     def date(self) -> bytes:
         return self._connections.date
-
-    def write(self, *pieces: bytes) -> None:
-        if self.gone:
-            return
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
-        else:
-            self._transport.writelines(pieces)
 
     async def drained(self) -> None:
         """Return when the client has read most of what was written, or is gone."""
@@ -271,21 +215,24 @@ class Connection(asyncio.Protocol):
 
     async def more_body(self) -> None:
         """Return when there is more of the body, or will never be."""
-        if self._incomplete is not None:
-            self.deadline = self._connections.now + HTTP_STALL_SECONDS
+        self.read_on()
+        self.deadline = self._connections.now + HTTP_STALL_SECONDS
         self._body_wait = self._connections.loop.create_future()
         await self._body_wait
         self._body_wait = None
         self._work_on()
 
-    def _work_on(self) -> None:
-        if not (self.gone or self._lingering):
-            self.deadline = _NEVER
+    async def hang_up(self) -> None:
+        """Return when the client is gone."""
+        while not self.gone:
+            self._body_wait = self._connections.loop.create_future()
+            await self._body_wait
+        self._body_wait = None
 
     def read_on(self) -> None:
         if not (self._reading or self._queue or self.gone):
             self._reading = True
-            self._transport.resume_reading()
+            self.transport.resume_reading()
 
     def request_id(self, scope: Scope) -> str:
         return self._connections.request_ids.of(dict(scope["headers"]))
@@ -296,7 +243,7 @@ class Connection(asyncio.Protocol):
         if self.gone:
             return
         if exchange.cut_off and exchange.begun and not exchange.answered:
-            self._transport.abort()  # A reply that ends early must not look whole.
+            self.transport.abort()  # A reply that ends early must not look whole.
         elif not exchange.keep_alive or exchange.waiting_bytes > HTTP_DRAIN_BYTES_MAX:
             self._close()
         elif exchange.complete:
@@ -313,62 +260,71 @@ class Connection(asyncio.Protocol):
         self.stopping = True
         self._queue.clear()
         if self._current is None:
-            self._transport.close()
+            self.transport.close()
 
     def expire(self) -> None:
         """End what the client has kept waiting for too long."""
         self.deadline = _NEVER
-        if self._in_head and self._current is None and not self._ended:
+        if self._target and self._current is None and not self._ended:
             self._refuse(TOO_SLOW)
         else:
-            self._transport.abort()
+            self.transport.abort()
 
     def abort(self) -> None:
         """Hang up at once."""
-        self._transport.abort()
+        self.transport.abort()
 
     # Steps.
 
-    def _check_head(self, method: bytes, version: str) -> None:
-        once = self._once
+    def _check_head(self, version: str, named: dict[bytes, bytes]) -> None:
+        """Refuse what the parser lets through and we do not."""
+        headers, target = self._headers, self._target
         if version == "1.1":
-            if b"host" not in once:
+            if b"host" not in named:
                 raise bad("host is missing")
         elif version != "1.0":
             raise bad(f"HTTP/{version} is not spoken here: use HTTP/1.1")
-        elif b"transfer-encoding" in once:
+        elif b"transfer-encoding" in named:
             raise bad("HTTP/1.0 has no transfer-encoding")
-        if once.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        if b"transfer-encoding" in named and named[b"transfer-encoding"].lower() != b"chunked":
             raise bad("transfer-encoding can only be chunked")
-        if not self._target.startswith(b"/") or method == b"CONNECT":
+        if len(named) != len(headers):
+            _check_repeated(headers)
+        if len(headers) > HTTP_FIELDS_MAX:
+            raise RefusedError(HEAD_TOO_LARGE)
+        if not target.startswith(b"/"):
             raise bad("the target of a request begins with a slash")
-        if b"#" in self._target:
+        if b"#" in target:
             raise bad("the target of a request has no fragment")
-        if len(self._headers) > HTTP_FIELDS_MAX:
-            raise RefusedError(HEAD_TOO_LARGE)
-        if self._begin_bytes + self._head_bytes > HTTP_HEAD_BYTES_MAX:
-            self._check_size()
+        if self._head_bytes + self._feed_bytes > HTTP_HEAD_BYTES_MAX:
+            _check_size(headers, target)
 
-    def _check_size(self) -> None:
-        """Add up the head: what was fed since it began may hold other things."""
-        size = sum([len(name) + len(value) + _FIELD_BYTES for name, value in self._headers])
-        if size + len(self._target) > HTTP_HEAD_BYTES_MAX:
-            raise RefusedError(HEAD_TOO_LARGE)
-
-    def _check_upgrade(self) -> None:
+    def _check_upgrade(self, method: bytes, named: dict[bytes, bytes]) -> None:
         """The parser leaves a connection that asks for another protocol at the end of the head."""
-        if self._once.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in self._once:
+        if method == b"CONNECT":
+            raise bad("this is no proxy")
+        if named.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in named:
             raise bad("a request with a body cannot ask for another protocol")
 
-    def _check_progress(self, fed: int) -> None:
-        """Bound what the parser keeps to itself: a field that does not end, a trailer."""
-        if self._in_head:
-            if self._head_bytes > HTTP_HEAD_BYTES_MAX:
-                self._refuse(HEAD_TOO_LARGE)
-            return
-        self._silent_bytes += fed
-        if self._silent_bytes > HTTP_HEAD_BYTES_MAX + fed:
+    def _wait_for_head(self) -> None:
+        """Bound the time that a head takes, and what the parser keeps of a field that does not end."""
+        if not self._head_bytes:
+            self._begin_bytes = self._feed_bytes
+            if self._current is None:
+                self.deadline = self._connections.now + HTTP_HEAD_SECONDS
+        self._head_bytes += self._feed_bytes
+        if self._head_bytes - self._begin_bytes > HTTP_HEAD_BYTES_MAX:
+            self._refuse(HEAD_TOO_LARGE)
+
+    def _wait_for_body(self) -> None:
+        """Bound what the parser keeps of a trailer; `on_body` begins to count anew."""
+        self._silent_bytes += self._feed_bytes
+        if self._silent_bytes > HTTP_HEAD_BYTES_MAX + self._feed_bytes:
             self._refuse(TRAILER_TOO_LARGE)
+
+    def _work_on(self) -> None:
+        if not (self.gone or self._lingering):
+            self.deadline = _NEVER
 
     def _begin(self, exchange: Exchange) -> None:
         self._current = exchange
@@ -384,7 +340,7 @@ class Connection(asyncio.Protocol):
         elif self.stopping or self._ended:
             self._close()
         else:
-            seconds = HTTP_HEAD_SECONDS if self._in_head else HTTP_IDLE_SECONDS
+            seconds = HTTP_HEAD_SECONDS if self._target else HTTP_IDLE_SECONDS
             self.deadline = self._connections.now + seconds
             if not self._reading:
                 self.read_on()
@@ -399,7 +355,7 @@ class Connection(asyncio.Protocol):
             # The application hears that the rest never comes; what it says to that is not sent.
             broken.cut_off = True
             if broken.begun:
-                self._transport.abort()
+                self.transport.abort()
             else:
                 self._say(refusal)
                 self.gone = True
@@ -412,7 +368,7 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def _say(self, refusal: Refusal) -> None:
-        self.write(refusal.reply(self.date))
+        self.transport.write(refusal.reply(self.date))
         self._close(linger=True)
 
     def _close(self, *, linger: bool = False) -> None:
@@ -421,15 +377,15 @@ class Connection(asyncio.Protocol):
         if self._lingering:
             return
         if not linger and self._incomplete is None:
-            self._transport.close()
+            self.transport.close()
             return
         self._lingering = True
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
         self.deadline = self._connections.now + HTTP_LINGER_SECONDS
         if not self._reading:
             self._reading = True
-            self._transport.resume_reading()
+            self.transport.resume_reading()
 
     def _break_off(self) -> None:
         self.gone = True
@@ -447,4 +403,18 @@ class Connection(asyncio.Protocol):
     def _pause(self) -> None:
         if self._reading and not self.gone:
             self._reading = False
-            self._transport.pause_reading()
+            self.transport.pause_reading()
+
+
+def _check_repeated(headers: list[tuple[bytes, bytes]]) -> None:
+    names = [name for name, _ in headers]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            raise bad(f"{name.decode()} is given twice")
+
+
+def _check_size(headers: list[tuple[bytes, bytes]], target: bytes) -> None:
+    """Add the head up: what was fed since it began may hold other things."""
+    size = sum([len(name) + len(value) + _FIELD_BYTES for name, value in headers])
+    if size + len(target) > HTTP_HEAD_BYTES_MAX:
+        raise RefusedError(HEAD_TOO_LARGE)
