@@ -6,6 +6,7 @@ loses an acknowledged write or brings a deleted path back. Refused never means l
 are still there, or somebody else has already taken care of them.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 from lakebed.env.clock import Instant, after
@@ -33,36 +34,49 @@ class Refusal(StrEnum):
 def claim_refusal(record: BranchRecord | None, spec: Spec, *, token: int, now: Instant) -> Refusal | None:
     """Return why `token` may not take the slot for `spec`; None if it may."""
     refusal = spec_refusal(record, spec, now=now)
-    if refusal is not None:
-        return refusal
-    assert isinstance(record, Branch), "nothing else has passed"
-    return Refusal.TOKEN if token <= record.last_token else None
+    if refusal is None and record is not None and token <= record.last_token:
+        return Refusal.TOKEN
+    return refusal
 
 
 def install_refusal(record: BranchRecord | None, spec: Spec, *, token: int, now: Instant) -> Refusal | None:
     """Return why the result of `spec` made under `token` may not be installed; None if it may."""
-    if not isinstance(record, Branch) or record.incarnation != spec.incarnation:
-        return Refusal.INCARNATION
-    slot = slot_of(record, spec.kind)
-    if slot is None or (slot.token, slot.job) != (token, spec.id):
-        return Refusal.TOKEN
-    return spec_refusal(record, spec, now=now)
+    return next(install_refusals(record, spec, token=token, now=now), None)
+
+
+def install_refusals(
+    record: BranchRecord | None, spec: Spec, *, token: int, now: Instant
+) -> Iterator[Refusal]:
+    """Yield every part of the guard that does not hold."""
+    if isinstance(record, Branch):
+        slot = slot_of(record, spec.kind)
+        if record.incarnation == spec.incarnation and (
+            slot is None or (slot.token, slot.job) != (token, spec.id)
+        ):
+            yield Refusal.TOKEN
+    yield from _spec_refusals(record, spec, now=now)
 
 
 def spec_refusal(record: BranchRecord | None, spec: Spec, *, now: Instant) -> Refusal | None:
     """Return what of a spec's assumptions no longer holds; None if all do."""
-    if record is None or isinstance(record, DeletedBranch) or record.incarnation != spec.incarnation:
-        return Refusal.INCARNATION
+    return next(_spec_refusals(record, spec, now=now), None)
+
+
+def _spec_refusals(record: BranchRecord | None, spec: Spec, *, now: Instant) -> Iterator[Refusal]:
+    if record is None or isinstance(record, DeletedBranch):
+        yield Refusal.INCARNATION
+        return
+    if record.incarnation != spec.incarnation:
+        yield Refusal.INCARNATION
     if record.commit_id != spec.commit_id:
-        return Refusal.BASE
+        yield Refusal.BASE
     # A fold neither reads nor writes the tree below: an L2 install beside it does not matter.
     if spec.kind is JobKind.L2 and record.compacted != spec.compacted:
-        return Refusal.COMPACTED
+        yield Refusal.COMPACTED
     if place_of(record, spec) is None:
-        return Refusal.SOURCES
+        yield Refusal.SOURCES
     if is_covered(record, spec.kind, spec.sources, now=now):
-        return Refusal.PENDING
-    return None
+        yield Refusal.PENDING
 
 
 def place_of(branch: Branch, spec: Spec) -> int | None:

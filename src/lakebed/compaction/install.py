@@ -11,7 +11,7 @@ from lakebed.compaction.guard import Refusal, claim_refusal, install_refusal, pl
 from lakebed.env.clock import Instant
 from lakebed.errors import ConflictError, ErrorKind
 from lakebed.model.branch import Branch, Slot
-from lakebed.model.compaction import FoldOutput, JobKind, Output, Spec, TreeOutput
+from lakebed.model.compaction import FoldOutput, JobKind, JobState, Output, Schedule, Spec, TreeOutput
 from lakebed.model.ids import MetarangeId
 from lakebed.model.layers import Layer, RetiredLayer, RetiredTree
 
@@ -66,6 +66,19 @@ def install(branch: Branch, spec: Spec, output: Output, *, token: int, now: Inst
                 compacted_counts=counts if tree is not None else None,
                 retired_trees=_retired_trees(branch, tree, now),
             )
+
+
+def without_stale_slots(branch: Branch, schedule: Schedule) -> Branch:
+    """Return the branch without slots whose jobs are over, or itself: what those wrote would never be let go.
+
+    The schedule must have been read before the branch. A slot that it cannot know of yet stays.
+    """
+    live = {job.token for job in schedule.jobs if job.state is not JobState.PARKED}
+    for kind in JobKind:
+        slot = slot_of(branch, kind)
+        if slot is not None and slot.token not in live and slot.token <= schedule.token_floor:
+            branch = _with_slot(branch, kind, None)
+    return branch
 
 
 def has_landed(branch: Branch, spec: Spec, output: Output, *, token: int) -> bool:

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
 
 from lakebed.compaction.guard import Refusal, spec_refusal
 from lakebed.compaction.limits import CompactionLimits
@@ -28,8 +27,6 @@ from lakebed.env.clock import Instant, after
 from lakebed.model.branch import BranchRecord, DeletedBranch
 from lakebed.model.compaction import Held, Job, JobKind, JobState, Schedule, Source, Spec
 from lakebed.model.ids import BranchName, Nonce
-
-_EPOCH_BITS: Final = 40
 
 
 class Status(StrEnum):
@@ -113,7 +110,7 @@ class _Draft:
         self._reported: set[str] = set()
         # Above every token given out, whether this document or a branch remembers it.
         known = [r.last_token for r in facts.branches.values() if r is not None]
-        self._last_token = max(schedule.epoch << _EPOCH_BITS, schedule.last_token, *known, 0)
+        self._last_token = max(schedule.token_floor, *known)
 
     def take(self, report: Report) -> None:
         job = self._jobs.get(report.job)

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,9 @@ from lakebed.env.clock import Instant
 from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce
 from lakebed.model.layers import Layer, SegmentLayer, TokenLayer
+
+# More assignments than a repository ever makes between two restores of its database.
+_EPOCH_BITS: Final = 40
 
 
 class JobKind(StrEnum):
@@ -130,6 +133,11 @@ class Schedule:
     next_number: int = 1
     paused: bool = False
     update: str = ""
+
+    @property
+    def token_floor(self) -> int:
+        """The number that every new token is above, and every one given out is not."""
+        return max(self.epoch << _EPOCH_BITS, self.last_token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ import pytest
 from tests.unit.compaction.examples import C2, MAIN, NOW, branch, later, pending, segment, spec, tokens
 
 from lakebed.compaction.guard import Refusal, install_refusal
-from lakebed.compaction.install import RefusedError, claim, has_landed, install
+from lakebed.compaction.install import RefusedError, claim, has_landed, install, without_stale_slots
 from lakebed.limits import PENDING_TIMEOUT_SECONDS
 from lakebed.model.branch import DeletedBranch, Slot
-from lakebed.model.compaction import FoldOutput, JobKind, TreeOutput
+from lakebed.model.compaction import FoldOutput, Job, JobKind, JobState, Schedule, TreeOutput
 from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import MetarangeId, Nonce
 from lakebed.model.layers import RetiredLayer, RetiredTree
@@ -213,3 +213,14 @@ def test_a_claim_raises_the_last_token_and_overwrites_whoever_had_the_slot():
 
     assert (after.l2_slot, after.last_token) == (Slot(job=L2.id, token=9), 9)
     assert after.fold_slot == CLAIMED.fold_slot
+
+
+def test_a_slot_whose_job_is_over_is_cleared_and_one_that_is_not_known_yet_stays():
+    job = Job(spec=MIDDLE, number=1, added_at=NOW, state=JobState.RUNNING, token=7)
+
+    both = without_stale_slots(CLAIMED, Schedule(last_token=7, jobs=(job,)))
+    assert (both.l2_slot, both.fold_slot) == (None, CLAIMED.fold_slot)
+    assert without_stale_slots(CLAIMED, Schedule(last_token=5)) is CLAIMED
+    parked = replace(job, state=JobState.PARKED)
+    assert without_stale_slots(CLAIMED, Schedule(last_token=7, jobs=(parked,))).fold_slot is None
+    assert without_stale_slots(CLAIMED, Schedule(epoch=1)).l2_slot is None
