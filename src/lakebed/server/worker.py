@@ -21,9 +21,11 @@ from lakebed.errors import LakebedError, UnavailableError
 from lakebed.limits import WORKER_END_SECONDS
 from lakebed.server.asgi import WorkerApp
 from lakebed.server.config import Config, decode_config
+from lakebed.server.http.acceptor import Acceptor
 from lakebed.server.http.app import App
+from lakebed.server.http.balance import Balance
 from lakebed.server.http.connections import Connections
-from lakebed.server.http.listening import accept_from, connections_max
+from lakebed.server.http.listening import connections_max
 from lakebed.server.metrics import LIBRARY_VARIABLE
 from lakebed.telemetry.log import configure, get_logger
 from lakebed.telemetry.request_ids import RequestIds
@@ -33,17 +35,19 @@ _RETRY_SECONDS = 1.0
 log = get_logger(__name__)
 
 
-def work(encoded: str, sockets: Sequence[socket.socket], supervisor: Connection) -> None:
+def work(encoded: str, sockets: Sequence[socket.socket], balance: Balance, supervisor: Connection) -> None:
     """Serve on the sockets (the second one is for S3 alone) until told to stop."""
     config = decode_config(encoded)
     # A terminal that goes away takes its whole session with it: this process ends in order, with its supervisor.
     os.setsid()
     configure(level=config.log_level, json=config.log_json)
     _end_with_supervisor(config.shutdown_seconds)
-    uvloop.run(_serve(config, sockets, supervisor))
+    uvloop.run(_serve(config, sockets, balance, supervisor))
 
 
-async def _serve(config: Config, sockets: Sequence[socket.socket], supervisor: Connection) -> None:
+async def _serve(
+    config: Config, sockets: Sequence[socket.socket], balance: Balance, supervisor: Connection
+) -> None:
     stop = asyncio.Event()
     # Service managers tell every process, and then the supervisor tells its workers once more.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -54,21 +58,22 @@ async def _serve(config: Config, sockets: Sequence[socket.socket], supervisor: C
     except LakebedError as error:
         supervisor.send(error)
         return
-    connections = Connections(clock, RequestIds(SystemIds().token()), limit=connections_max())
+    connections = Connections(clock, RequestIds(SystemIds().token()), balance, limit=connections_max())
     tls = config.tls.context() if config.tls else None
     edges: list[App] = [app, app.s3]
-    servers = [
-        await accept_from(listening, edge, connections, tls=tls)
+    acceptors = [
+        Acceptor(listening, edge, connections, tls=tls)
         for listening, edge in zip(sockets, edges, strict=False)
     ]
+    for acceptor in acceptors:
+        acceptor.start()
     supervisor.send(None)
     while not (started or stop.is_set()):
         await clock.sleep(_RETRY_SECONDS)
         started = await _started(app)
     await stop.wait()
-    for server, listening in zip(servers, sockets, strict=True):
-        server.close()
-        listening.close()
+    for acceptor in acceptors:
+        acceptor.stop()
     await connections.end(config.shutdown_seconds)
     await app.stop()
 

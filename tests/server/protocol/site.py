@@ -15,9 +15,11 @@ from urllib.parse import parse_qs
 import uvloop
 
 from lakebed.env.clock import SystemClock
+from lakebed.server.http.acceptor import Acceptor
 from lakebed.server.http.app import Receive, Scope, Send
+from lakebed.server.http.balance import Balance
 from lakebed.server.http.connections import Connections
-from lakebed.server.http.listening import accept_from, bound
+from lakebed.server.http.listening import bound
 from lakebed.telemetry.request_ids import RequestIds
 
 LENGTH = b"content-length"
@@ -240,15 +242,15 @@ def running_site(*, limit: int = 1000) -> Iterator[Site]:
 
     async def serve() -> None:
         listening = bound("127.0.0.1", 0)
-        connections = Connections(SystemClock(), RequestIds("test"), limit=limit)
+        connections = Connections(SystemClock(), RequestIds("test"), Balance([0]), limit=limit)
         app = Application()
-        server = await accept_from(listening, app, connections)
+        acceptor = Acceptor(listening, app, connections)
+        acceptor.start()
         stop.append(asyncio.Event())
         made.append(Site(app, listening.getsockname()[1], asyncio.get_running_loop(), connections))
         started.set()
         await stop[0].wait()
-        server.close()
-        listening.close()
+        acceptor.stop()
         await connections.end(1)
 
     thread = threading.Thread(target=lambda: uvloop.run(serve()))

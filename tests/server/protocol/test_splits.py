@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.env.clock import SystemClock
+from lakebed.server.http.balance import Balance
 from lakebed.server.http.connections import Connections
 from lakebed.server.http.protocol import Connection
 from lakebed.telemetry.request_ids import RequestIds
@@ -47,7 +48,7 @@ class Wire:
 
 async def replies(pieces: list[bytes]) -> list[Answer]:
     """Feed the pieces as the loop would: nothing while reading is paused."""
-    connections = Connections(SystemClock(), RequestIds("test"), limit=10)
+    connections = Connections(SystemClock(), RequestIds("test"), Balance([0]), limit=10)
     wire: Any = Wire()
     connection = Connection(Application(), connections)
     connection.connection_made(wire)

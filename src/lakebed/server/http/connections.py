@@ -4,6 +4,7 @@ import asyncio
 from typing import Protocol
 
 from lakebed.env.clock import Clock
+from lakebed.server.http.balance import Balance
 from lakebed.server.http.reply_head import date_line
 from lakebed.telemetry.request_ids import RequestIds
 
@@ -27,8 +28,10 @@ class Connections:
     where a timer for each request would cost as much as parsing it.
     """
 
-    def __init__(self, clock: Clock, request_ids: RequestIds, *, limit: int) -> None:
+    def __init__(self, clock: Clock, request_ids: RequestIds, balance: Balance, *, limit: int) -> None:
         self.loop = asyncio.get_running_loop()
+        self.balance = balance
+        balance.note(0)
         self.request_ids = request_ids
         self._clock = clock
         self._limit = limit
@@ -43,11 +46,13 @@ class Connections:
     def join(self, member: Member) -> bool:
         """Count a connection; return whether there is room for it. Either way it must leave."""
         self._members.add(member)
+        self.balance.note(len(self._members))
         self._empty.clear()
         return len(self._members) <= self._limit
 
     def leave(self, member: Member) -> None:
         self._members.discard(member)
+        self.balance.note(len(self._members))
         if not self._members:
             self._empty.set()
 

@@ -4,20 +4,12 @@ Workers accept from the same sockets. A connection that nobody has accepted yet 
 all of them, so none is lost when a worker is replaced.
 """
 
-import asyncio
 import errno
 import resource
 import socket
-import ssl
 
 from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.limits import HTTP_BACKLOG, HTTP_CONNECTIONS_MAX
-from lakebed.server.http.app import App
-from lakebed.server.http.connections import Connections
-from lakebed.server.http.protocol import Connection
-
-# A client that does not answer our goodbye is not waited for.
-_TLS_GOODBYE_SECONDS = 2.0
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -37,19 +29,6 @@ def bound(host: str, port: int) -> socket.socket:
         listening.close()
         raise _no_address(f"{host}:{port}", error) from error
     return listening
-
-
-async def accept_from(
-    listening: socket.socket, app: App, connections: Connections, *, tls: ssl.SSLContext | None = None
-) -> asyncio.Server:
-    """Let `app` answer whoever connects, until the server that is returned is closed."""
-    return await connections.loop.create_server(
-        lambda: Connection(app, connections),
-        sock=listening,
-        backlog=HTTP_BACKLOG,
-        ssl=tls,
-        ssl_shutdown_timeout=_TLS_GOODBYE_SECONDS if tls else None,
-    )
 
 
 def connections_max() -> int:

@@ -57,6 +57,8 @@ class Connection(asyncio.Protocol):
     _reading = True
     _ended = False
     """Whether what still comes is no request any more."""
+    _heard_out = False
+    """Whether the client has said that it sends nothing more."""
     _lingering = False
     """Whether our last words are said, and the client gets some time to hear them."""
     _current: Exchange | None = None
@@ -94,8 +96,11 @@ class Connection(asyncio.Protocol):
             self._refuse(TOO_MANY)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  nobody is there to be told
+        self._ended = True
         self._connections.leave(self)
         self._break_off()
+        # The parser holds on to us: without this, every connection would be garbage for the collector of cycles.
+        del self._parser
 
     def data_received(self, data: bytes) -> None:
         if self._ended:
@@ -116,7 +121,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Answer what has been asked by a client that only stops sending."""
-        self._ended = True
+        self._ended = self._heard_out = True
         if self._incomplete is not None:
             self._incomplete.cut_off = True
             self._wake_reader()
@@ -376,7 +381,7 @@ class Connection(asyncio.Protocol):
         self._ended = True
         if self._lingering:
             return
-        if not linger and self._incomplete is None:
+        if self._heard_out or not (linger or self._incomplete):
             self.transport.close()
             return
         self._lingering = True
@@ -392,6 +397,7 @@ class Connection(asyncio.Protocol):
         self._queue.clear()
         if self._incomplete is not None:
             self._incomplete.cut_off = True
+            self._incomplete = None
         self._wake_reader()
         if self._drain_wait is not None and not self._drain_wait.done():
             self._drain_wait.set_result(None)

@@ -21,6 +21,7 @@ from typing import Any, Final
 from lakebed.env.clock import Clock
 from lakebed.errors import ErrorKind, LakebedError, UnavailableError
 from lakebed.limits import RESPAWN_SECONDS, RESPAWN_SECONDS_MAX, WORKER_END_SECONDS
+from lakebed.server.http.balance import Balance
 from lakebed.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -29,13 +30,14 @@ Report = LakebedError | None
 """What a worker says of its start: that it is ready, or why it is not."""
 # How Python ends a process whose main function raises.
 _FAILED: Final = 1
-Target = Callable[[str, Sequence[socket.socket], Connection], None]
+Target = Callable[[str, Sequence[socket.socket], Balance, Connection], None]
 
 
 @dataclass(slots=True)
 class _Worker:
     process: SpawnProcess
     reports: Connection
+    slot: int
     since: float
     ready: bool = False
 
@@ -64,7 +66,9 @@ class Supervisor:
         self._clock = clock
         self._workers: list[_Worker] = []
         self._pause = RESPAWN_SECONDS
-        self._spawn_at: list[float] = []
+        self._spawn_at: list[tuple[float, int]] = []
+        """When the place of a worker is taken again, and which."""
+        self._balance = Balance.over(workers)
         self._stopping = False
         self._bell, self._ring = os.pipe()
 
@@ -77,8 +81,8 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._heed)
         try:
-            for _ in range(self._count):
-                self._spawn()
+            for slot in range(self._count):
+                self._spawn(slot)
             while not self._stopping:
                 self._step()
         finally:
@@ -88,27 +92,29 @@ class Supervisor:
         self._stopping = True
         os.write(self._ring, b"!")
 
-    def _spawn(self) -> None:
+    def _spawn(self, slot: int) -> None:
         reports, said = self._context.Pipe(duplex=False)
         process = self._context.Process(
-            target=self._target, args=(self._config, self._sockets, said), name="lakebed-worker"
+            target=self._target,
+            args=(self._config, self._sockets, self._balance.of(slot), said),
+            name=f"lakebed-worker-{slot}",
         )
         # Ctrl-C is for the supervisor, which tells its workers; what is ignored now is ignored by them from the start.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         process.start()
         signal.signal(signal.SIGINT, before)
         said.close()
-        self._workers.append(_Worker(process, reports, self._clock.monotonic()))
+        self._workers.append(_Worker(process, reports, slot, self._clock.monotonic()))
 
     def _step(self) -> None:
         """Wait until something happens, and do what follows."""
         now = self._clock.monotonic()
-        for due in [each for each in self._spawn_at if each <= now]:
+        for due in [each for each in self._spawn_at if each[0] <= now]:
             self._spawn_at.remove(due)
-            self._spawn()
+            self._spawn(due[1])
         pending = [each.reports for each in self._workers if not each.ready]
         sentinels = [each.process.sentinel for each in self._workers]
-        timeout = max(0.0, min(self._spawn_at) - now) if self._spawn_at else None
+        timeout = max(0.0, min(self._spawn_at)[0] - now) if self._spawn_at else None
         wait([self._bell, *pending, *sentinels], timeout)
         for worker in list(self._workers):
             if not worker.ready:
@@ -143,7 +149,7 @@ class Supervisor:
         log.error(
             "worker_died", pid=worker.process.pid, exit_code=worker.process.exitcode, lived_seconds=lived
         )
-        self._spawn_at.append(self._clock.monotonic() + self._pause)
+        self._spawn_at.append((self._clock.monotonic() + self._pause, worker.slot))
         self._pause = min(2 * self._pause, RESPAWN_SECONDS_MAX)
 
     def _stop(self) -> None:
