@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from lakebed.catalog.diffs import DiffQuery
 from lakebed.env.clock import Instant
@@ -133,7 +134,7 @@ async def test_who_lost_a_race_goes_before_who_comes_later(lake: Lake, kv: Polit
 async def test_nonsense_in_one_write_does_not_fail_the_others_of_its_batch(lake: Lake) -> None:
     def entry(path: str, **changed) -> Entry:
         fine = Entry(path=Path(path), address="data/a/b", checksum="c", size_bytes=1, mtime=Instant(1))
-        return replace(fine, **changed)
+        return structs.replace(fine, **changed)
 
     async def write(change: Entry) -> None:
         await lake.engine.parts.staging.write(lake.repo, BranchName("main"), [change])
