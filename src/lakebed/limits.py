@@ -222,6 +222,8 @@ JSON_BODY_BYTES_MAX = 32 * MIB
 
 # Part size of a streaming upload, and the read size of a streaming download.
 PART_BYTES = 8 * MIB
+# Parts of one such upload that are on their way at a time: one is sent, one is hashed, and one arrives.
+PARTS_IN_FLIGHT = 3
 STREAM_CHUNK_BYTES = 1 * MIB
 
 # The longest id of a user, a group or a policy that lakeFS takes.

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from lakebed.env.work import Workers
 from lakebed.errors import DeniedError, ErrorKind
 from lakebed.model.ids import BranchName, parse_branch_name, parse_repo_name
 from lakebed.model.repository import Repository
@@ -48,6 +49,8 @@ class Engine:
     external: ExternalAddresses
     slices: SliceNamer
     store_of: Callable[[Repository], Awaitable[ObjectStore]]
+    transfers: Workers
+    """Threads for bytes that a client waits for: those of `parts` let everything else go first."""
 
     async def repo(self, name: str) -> Repository:
         """Return the live repository of that name, or raise `NotFoundError`."""

@@ -5,7 +5,6 @@ a crash in between leaves an object nobody references, never an entry without
 bytes.
 """
 
-import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from lakebed.auth.actions import Action
 from lakebed.auth.arns import namespace_arn, object_arn, repository_arn
 from lakebed.auth.caller import Caller
+from lakebed.catalog.digests import Digest
 from lakebed.catalog.engine import Engine
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.format.records import encode_copy
@@ -139,16 +139,16 @@ class Objects:
         store = await engine.store_of(repo)
         now = await engine.parts.kv.now()
         address = engine.slices.next_address(now)
-        digest = _Digest()
+        digest = Digest()
         if isinstance(data, bytes):
             digest.update(data)
             await store.put(address, data)
         else:
-            await store.put_stream(address, digest.watch(data))
+            await store.put_stream(address, digest.watch(data, engine.transfers))
         entry = Entry(
             path=target,
             address=address,
-            checksum=digest.md5.hexdigest(),
+            checksum=digest.hexdigest,
             size_bytes=digest.size_bytes,
             mtime=now,
             content_type=attributes.content_type,
@@ -280,23 +280,6 @@ class Objects:
 
 def _data_missing(entry: Entry) -> NotFoundError:
     return NotFoundError(ErrorKind.DATA_MISSING, f"the bytes of {entry.path!r} are gone from {entry.address}")
-
-
-class _Digest:
-    """MD5 and size of bytes that pass by."""
-
-    def __init__(self) -> None:
-        self.md5 = hashlib.md5(usedforsecurity=False)
-        self.size_bytes = 0
-
-    def update(self, chunk: bytes) -> None:
-        self.md5.update(chunk)
-        self.size_bytes += len(chunk)
-
-    async def watch(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for chunk in chunks:
-            self.update(chunk)
-            yield chunk
 
 
 def _checked(metadata: Mapping[str, str] | None) -> dict[str, str]:

@@ -19,13 +19,14 @@ can go on with any upload.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from lakebed.auth.actions import Action
 from lakebed.auth.arns import object_arn, repository_arn
 from lakebed.auth.caller import Caller
+from lakebed.catalog.digests import Digest
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.objects import Attributes
 from lakebed.env.clock import after
@@ -38,7 +39,6 @@ from lakebed.format.part_uploads import (
 )
 from lakebed.kv.port import Expect, Row, Version, VersionFence, prefix_end
 from lakebed.limits import (
-    INLINE_HASH_BYTES_MAX,
     METADATA_BYTES_MAX,
     PARTS_MAX,
     S3_COMPLETED_SECONDS,
@@ -50,7 +50,6 @@ from lakebed.model.ids import BranchName, parse_path
 from lakebed.model.part_uploads import PARTS_KEY, PartUpload, PartUploadState, UploadedPart, pack_parts
 from lakebed.model.repository import Repository
 from lakebed.objects.checks import check_part_number, cut_range, upload_missing
-from lakebed.objects.chunks import read_ahead
 from lakebed.objects.port import ByteRange, ETag, ObjectStore, Part
 from lakebed.refs.settle import settled_swap
 from lakebed.staging.conditions import Condition
@@ -119,14 +118,15 @@ class PartUploads:
         check_part_number(number)
         found = await self._open(of)
         store = await self._engine.store_of(found.repo)
-        digest = hashlib.md5(usedforsecurity=False)
-        watched = self._watched(chunks, digest.update)
-        if size_bytes > INLINE_HASH_BYTES_MAX:
-            watched = read_ahead(watched)
+        digest = Digest()
         part = await store.put_part_stream(
-            found.upload.address, found.upload.store_upload, number, watched, size_bytes=size_bytes
+            found.upload.address,
+            found.upload.store_upload,
+            number,
+            digest.watch(chunks, self._engine.transfers),
+            size_bytes=size_bytes,
         )
-        return await self._record(found, part, digest.hexdigest())
+        return await self._record(found, part, digest.hexdigest)
 
     async def copy(
         self,
@@ -289,16 +289,6 @@ class PartUploads:
             for value in page.values
         ]
 
-    async def _watched(
-        self, chunks: AsyncIterator[bytes], update: Callable[[bytes], None]
-    ) -> AsyncIterator[bytes]:
-        async for chunk in chunks:
-            if len(chunk) <= INLINE_HASH_BYTES_MAX:
-                update(chunk)
-            else:
-                await self._engine.parts.workers.run(update, chunk)
-            yield chunk
-
     async def _record(self, found: _Found, part: Part, md5: str) -> UploadedPart:
         kept = UploadedPart(
             number=part.number,
@@ -333,10 +323,11 @@ class PartUploads:
         for known in (part.etag, entry.checksum if part.size_bytes == entry.size_bytes else ""):
             if len(known) == _MD5_DIGITS and all(each in "0123456789abcdef" for each in known):
                 return known
-        digest = hashlib.md5(usedforsecurity=False)
-        async for chunk in store.stream(entry.address, byte_range=byte_range):
-            digest.update(chunk)
-        return digest.hexdigest()
+        digest = Digest()
+        chunks = aiter(store.stream(entry.address, byte_range=byte_range))
+        async for _ in digest.watch(chunks, self._engine.transfers):
+            pass
+        return digest.hexdigest
 
     async def _bytes(
         self, repo: Repository, entry: Entry, byte_range: ByteRange | None

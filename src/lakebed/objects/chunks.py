@@ -1,19 +1,23 @@
 """Cut a stream of bytes into pieces of a useful size."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 
 async def gathered(chunks: AsyncIterator[bytes], size_bytes_min: int) -> AsyncIterator[bytes]:
-    """Yield the same bytes in pieces of at least `size_bytes_min`, the last excepted; nothing for nothing."""
-    buffer = bytearray()
+    """Yield the same bytes in pieces of at least `size_bytes_min`, the last excepted; nothing for nothing.
+
+    A chunk that is large enough is passed on as it is: large streams are gathered at more than one place.
+    """
+    held: list[bytes] = []
+    size_bytes = 0
     async for chunk in chunks:
-        buffer += chunk
-        if len(buffer) >= size_bytes_min:
-            yield bytes(buffer)
-            buffer = bytearray()
-    if buffer:
-        yield bytes(buffer)
+        held.append(chunk)
+        size_bytes += len(chunk)
+        if size_bytes >= size_bytes_min:
+            yield held[0] if len(held) == 1 else b"".join(held)
+            held, size_bytes = [], 0
+    if size_bytes:
+        yield b"".join(held)
 
 
 async def held_back(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -28,22 +32,3 @@ async def held_back(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         held = chunk
     if held is not None:
         yield held
-
-
-async def read_ahead(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the same pieces while the next is already on its way: who hashes need not wait for who writes."""
-
-    async def following() -> bytes | None:
-        return await anext(chunks, None)
-
-    pending = asyncio.create_task(following())
-    try:
-        while (chunk := await pending) is not None:
-            pending = asyncio.create_task(following())
-            yield chunk
-    finally:
-        pending.cancel()
-        await asyncio.wait([pending])
-        if not pending.cancelled():
-            # Asked for, so that nobody takes it for forgotten: whoever reads on would have been told.
-            pending.exception()

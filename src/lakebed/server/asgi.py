@@ -102,7 +102,7 @@ class WorkerApp:
                 sessions=services.sessions,
                 gate=Gate(auth.authenticator, clock, region=config.s3_region),
                 clock=clock,
-                workers=wired.engine.parts.workers,
+                workers=wired.engine.transfers,
                 process=process,
                 region=config.s3_region or "us-east-1",
                 domain=config.s3_domain,

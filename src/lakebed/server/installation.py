@@ -99,6 +99,7 @@ async def open_engine(
                 cache=RangeCache(folder.cache, workers=workers, bytes_max=config.cache_bytes),
                 workers=workers,
                 processes=processes,
+                transfers=storage_workers,
                 clock=clock,
                 ids=ids,
                 temp=folder.tmp,

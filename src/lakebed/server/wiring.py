@@ -59,6 +59,8 @@ class Surroundings:
     clock: Clock
     ids: IdSource
     temp: Path
+    transfers: Workers | None = None
+    """Threads for bytes that a client waits for; None for those of everything else."""
     staging_wait_seconds: float = 0.0
     cut_rule: CutRule = DEFAULT_RULE
 
@@ -135,6 +137,7 @@ def wire(around: Surroundings) -> Wired:
         external=around.external,
         slices=SliceNamer(ids),
         store_of=stores.store,
+        transfers=around.transfers or around.workers,
     )
     cleaner = Cleaner(kv, repositories, open_store=around.open_store, clock=clock, ids=ids)
     sessions = Sessions(engine)

@@ -8,6 +8,8 @@ applied is the caller's to find out. Keys come in the server's order, which S3
 defines as byte order; SeaweedFS lists folder by folder instead.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -21,7 +23,14 @@ from obstore.store import S3Store
 from lakebed.env.clock import SECOND, Clock, Instant, SystemClock
 from lakebed.env.work import ThreadWorkers, Workers
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
-from lakebed.limits import DELETE_BATCH, PART_BYTES, S3_TIMEOUT_SECONDS, SIGN_SECONDS_MAX, STREAM_CHUNK_BYTES
+from lakebed.limits import (
+    DELETE_BATCH,
+    PART_BYTES,
+    PARTS_IN_FLIGHT,
+    S3_TIMEOUT_SECONDS,
+    SIGN_SECONDS_MAX,
+    STREAM_CHUNK_BYTES,
+)
 from lakebed.objects.checks import (
     check_part_number,
     check_parts,
@@ -78,17 +87,12 @@ class S3Objects:
     ) -> ETag:
         name = whole_name(self._place, key)
         pieces = gathered(chunks, PART_BYTES)
-        first = await anext(pieces, b"")
-        second = await anext(pieces, None)
-        if second is None:
-            return await self.put(key, first, when=when)
+        begun = [await anext(pieces, b""), await anext(pieces, b"")]
+        if not begun[1]:
+            return await self.put(key, begun[0], when=when)
         upload = await self._workers.run(self._uploads.create, name)
         try:
-            parts = [
-                await self.put_part(key, upload, number, data) for number, data in ((1, first), (2, second))
-            ]
-            async for piece in pieces:
-                parts.append(await self.put_part(key, upload, len(parts) + 1, piece))
+            parts = await self._put_parts(key, upload, _chained(begun, pieces))
             return await self._workers.run(self._uploads.complete, name, upload, parts, key=key, when=when)
         except BaseException as error:
             if not _may_be_applied(error):
@@ -215,6 +219,25 @@ class S3Objects:
         name = whole_name(self._place, key)
         return await self._workers.run(self._uploads.put_part, name, upload, number, data)
 
+    async def _put_parts(self, key: str, upload: str, pieces: AsyncIterator[bytes]) -> Sequence[Part]:
+        """Send a part for each piece, a few at a time: the next ones arrive and are signed meanwhile."""
+        sending: deque[asyncio.Task[Part]] = deque()
+        parts: deque[Part] = deque()
+        try:
+            async for piece in pieces:
+                number = len(parts) + len(sending) + 1
+                sending.append(asyncio.create_task(self.put_part(key, upload, number, piece)))
+                if len(sending) == PARTS_IN_FLIGHT:
+                    parts.append(await sending[0])
+                    sending.popleft()
+            while sending:
+                parts.append(await sending[0])
+                sending.popleft()
+        finally:
+            # After an error too: whoever aborts the upload then does so when nothing is on its way to it.
+            await asyncio.gather(*sending, return_exceptions=True)
+        return parts
+
     async def put_part_stream(
         self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
     ) -> Part:
@@ -307,6 +330,14 @@ def _open(place: S3Place, *, retries: int) -> S3Store:
         },
         retry_config={"max_retries": retries},
     )
+
+
+async def _chained(begun: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield what is held, and let go of it, then the rest."""
+    while begun:
+        yield begun.pop(0)
+    async for piece in rest:
+        yield piece
 
 
 def _check_signable(method: str, seconds: int) -> None:
