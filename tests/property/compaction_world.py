@@ -265,7 +265,8 @@ class World:
         spec, token = attempt.job.spec, attempt.job.token
         names = [source.name for source in spec.sources]
         below = spec.compacted if spec.compacted is not None else self.commits[spec.commit_id]
-        if any(name not in self.layers for name in names) or below not in self.trees:
+        missing = [name for name in names if name not in self.layers]
+        if missing or (spec.kind is JobKind.L2 and below not in self.trees):
             assert spec_refusal(self.record, spec, now=self.now) is not None, "D5: a source is missing"
             self._end(attempt, Status.DONE)
             return

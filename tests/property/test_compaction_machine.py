@@ -116,4 +116,4 @@ class CompactionChangesNothing(RuleBasedStateMachine):
 
 
 TestCompactionChangesNothing = CompactionChangesNothing.TestCase
-TestCompactionChangesNothing.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestCompactionChangesNothing.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)

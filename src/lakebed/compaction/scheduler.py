@@ -110,7 +110,7 @@ class _Draft:
         self._reported: set[str] = set()
         # Above every token given out, whether this document or a branch remembers it.
         known = [r.last_token for r in facts.branches.values() if r is not None]
-        self._last_token = max(schedule.token_floor, *known)
+        self._last_token = max([schedule.token_floor, *known])
 
     def take(self, report: Report) -> None:
         job = self._jobs.get(report.job)

@@ -12,6 +12,8 @@ A dataset is named by the incarnation of the branch it is for.
 """
 
 import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,3 +71,24 @@ def protects(branch: Branch, token: int) -> bool:
     """Return whether what a job wrote under `token` for this branch may still be installed."""
     holders = (branch.l2_slot, branch.fold_slot)
     return token > branch.last_token or any(slot is not None and slot.token == token for slot in holders)
+
+
+def is_orphan(
+    name: SegmentName,
+    *,
+    referenced: AbstractSet[str],
+    branches: Mapping[Nonce, Branch],
+    min_era: int,
+) -> bool:
+    """Return whether a segment may be deleted: nothing refers to it, and nothing ever can.
+
+    Order matters: `min_era` is on every branch of the repository, then segments are listed, then what is
+    `referenced` (live and retired layers of all branches, deleted ones too, stashes and pins) and the
+    live `branches`, by incarnation, are read.
+    """
+    if str(name) in referenced:
+        return False
+    if not name.token:
+        return name.era < min_era
+    owner = branches.get(name.owner)
+    return owner is None or not protects(owner, name.token)

@@ -56,6 +56,10 @@ def test_a_worker_gets_a_job_with_a_token_and_a_lease():
     assert service.job(job.id) == job
 
 
+def test_a_repository_without_branches_has_no_jobs():
+    assert Service().poll().is_empty
+
+
 def test_a_job_is_given_out_once():
     service = Service(FOLDABLE)
     service.poll()
