@@ -97,6 +97,11 @@ class Application:
         await send({"type": "http.response.start", "status": 200, "headers": evil})
         await send({"type": "http.response.body", "body": b"ok"})
 
+    async def closing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(LENGTH, b"2"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"ok"})
+
     async def fail(self, scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError("planned")
 

@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.server.protocol.site import Site, answers, read_all
 
@@ -76,6 +77,14 @@ def test_the_connection_is_kept_when_the_client_wants_it(site: Site, request_: b
             assert client.recv(1000).endswith(b"fine")
         else:
             assert client.recv(1000) == b""
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+def test_an_application_can_end_the_connection(site: Site, version: bytes) -> None:
+    ask = b"GET /closing HTTP/%b\r\nHost: a\r\nConnection: keep-alive\r\n\r\n" % version
+    received = site.talk(ask + ask)
+    assert len(answers(received)) == 1
+    assert received.lower().count(b"connection:") == 1
 
 
 def test_replies_have_a_date_and_a_length(site: Site) -> None:
@@ -156,8 +165,12 @@ def test_a_large_body_that_nobody_reads_ends_the_connection_after_the_answer(sit
 
 
 def test_an_application_that_fails_is_answered_for_and_the_server_goes_on(site: Site) -> None:
-    for path in (b"fail", b"silent", b"long"):
-        (answer,) = answers(site.talk(get(path, b"X-Request-ID: mine") + get(b"health")))
+    for path, why in ((b"fail", "planned"), (b"silent", "without a reply"), (b"long", "length is off")):
+        with capture_logs() as logged:
+            (answer,) = answers(site.talk(get(path, b"X-Request-ID: mine") + get(b"health")))
+        (event,) = [each for each in logged if each["event"] == "request_failed"]
+        assert (event["request_id"], event["path"]) == ("mine", f"/{path.decode()}")
+        assert why in event["exception"]
         assert (answer.status, answer.json()) == (500, {"message": "internal error"})
         assert (answer.headers["x-request-id"], answer.headers["connection"]) == ("mine", "close")
 

@@ -9,6 +9,7 @@ import socket
 import ssl
 from typing import Final
 
+from lakebed.limits import HTTP_HEAD_SECONDS
 from lakebed.server.http.app import App
 from lakebed.server.http.connections import Connections
 from lakebed.server.http.protocol import Connection
@@ -86,6 +87,7 @@ class Acceptor:
                 lambda: Connection(self._app, self._connections),
                 client,
                 ssl=self._tls,
+                ssl_handshake_timeout=HTTP_HEAD_SECONDS if self._tls else None,
                 ssl_shutdown_timeout=_TLS_GOODBYE_SECONDS if self._tls else None,
             )
         except OSError as error:

@@ -36,6 +36,7 @@ class Connections:
         self._clock = clock
         self._limit = limit
         self._members: set[Member] = set()
+        self._ending = False
         self._empty = asyncio.Event()
         self._empty.set()
         self._timer: asyncio.TimerHandle | None = None
@@ -45,6 +46,8 @@ class Connections:
 
     def join(self, member: Member) -> bool:
         """Count a connection; return whether there is room for it. Either way it must leave."""
+        if self._ending:
+            self.loop.call_soon(member.stop)  # It was being opened when the end began.
         self._members.add(member)
         self.balance.note(len(self._members))
         self._empty.clear()
@@ -66,6 +69,7 @@ class Connections:
 
     async def end(self, seconds: float) -> None:
         """Let every request that was begun be answered, for so long; then hang up."""
+        self._ending = True
         for member in list(self._members):
             member.stop()
         try:

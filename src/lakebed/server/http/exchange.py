@@ -7,6 +7,7 @@ so that whoever is refused need not send anything.
 
 import asyncio
 from collections.abc import Mapping
+from traceback import format_exception
 from typing import Final, Protocol
 
 from lakebed.limits import HTTP_BODY_WAITING_BYTES, HTTP_DRAIN_BYTES_MAX, HTTP_JOIN_BYTES_MAX
@@ -180,8 +181,9 @@ class Exchange:
             self.keep_alive = False
         elif not self.complete or self._line.stopping:
             self.keep_alive = self.keep_alive and self._outlives()
-        if not (self.keep_alive or close):
-            parts.append(_CLOSE)
+        if not self.keep_alive:
+            if not close:
+                parts.append(_CLOSE)
         elif not self._http_1_1:
             parts.append(_KEEP)
         parts.append(b"\r\n")
@@ -235,8 +237,8 @@ class Exchange:
             "request_failed",
             request_id=request_id,
             method=self.scope["method"],
-            path=self.scope["raw_path"],
-            exc_info=error or "the application ended without a reply",
+            path=self.scope["raw_path"].decode("latin-1"),
+            exception="".join(format_exception(error)) if error else "ended without a reply",
         )
         self.keep_alive = False
         if self._line.gone or self.begun:

@@ -245,10 +245,10 @@ class Connection(asyncio.Protocol):
     def finished(self, exchange: Exchange) -> None:
         """Go on with what comes next: the rest of this body, another request, or the end."""
         self._current = None
-        if self.gone:
+        if self.gone or self._lingering:
             return
         if exchange.cut_off and exchange.begun and not exchange.answered:
-            self.transport.abort()  # A reply that ends early must not look whole.
+            self.abort()  # A reply that ends early must not look whole.
         elif not exchange.keep_alive or exchange.waiting_bytes > HTTP_DRAIN_BYTES_MAX:
             self._close()
         elif exchange.complete:
@@ -273,10 +273,11 @@ class Connection(asyncio.Protocol):
         if self._target and self._current is None and not self._ended:
             self._refuse(TOO_SLOW)
         else:
-            self.transport.abort()
+            self.abort()
 
     def abort(self) -> None:
         """Hang up at once."""
+        self.gone = True
         self.transport.abort()
 
     # Steps.
@@ -360,7 +361,7 @@ class Connection(asyncio.Protocol):
             # The application hears that the rest never comes; what it says to that is not sent.
             broken.cut_off = True
             if broken.begun:
-                self.transport.abort()
+                self.abort()
             else:
                 self._say(refusal)
                 self.gone = True
