@@ -54,9 +54,6 @@ BROKEN = {
     "space in the target": head(line=b"GET /a b HTTP/1.1"),
     "CONNECT": head(line=b"CONNECT a:1 HTTP/1.1"),
     "CONNECT to a path": head(line=b"CONNECT /health HTTP/1.1"),
-    "upgrade with a body": head(b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: 5") + b"x" * 5,
-    "upgrade with chunks": head(b"Connection: Upgrade", b"Upgrade: h2c", b"Transfer-Encoding: chunked")
-    + b"0\r\n\r\n",
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "HTTP/2.0": head(line=b"GET /health HTTP/2.0"),
     "HTTP/0.9": b"GET /health\r\n\r\n",

@@ -1,6 +1,7 @@
 """Requests as RFC 9112 has them, by raw bytes over a real socket."""
 
 import socket
+from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
@@ -85,6 +86,18 @@ def test_an_application_can_end_the_connection(site: Site, version: bytes) -> No
     received = site.talk(ask + ask)
     assert len(answers(received)) == 1
     assert received.lower().count(b"connection:") == 1
+
+
+@pytest.mark.parametrize("size", [0, 5, 300_000])
+@pytest.mark.parametrize("build", [post, chunked])
+def test_a_body_that_comes_with_a_wish_for_another_protocol_is_a_body(
+    site: Site, build: Callable[..., bytes], size: int
+) -> None:
+    body = (get(b"health") * (size // 30 + 1))[:size]
+    wish = b"\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+    data = (build(b"echo", body) if size or build is post else chunked(b"echo")).replace(b"\r\n", wish, 1)
+    (answer,) = answers(site.talk(data + get(b"health")))
+    assert (answer.json()["body"].encode(), answer.headers["connection"]) == (body, "close")
 
 
 def test_replies_have_a_date_and_a_length(site: Site) -> None:

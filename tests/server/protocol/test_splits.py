@@ -91,6 +91,7 @@ ENDS = st.sampled_from(
         b"",
         get(b"health", b"Connection: close"),
         get(b"health", b"Connection: upgrade", b"Upgrade: x"),
+        post(b"echo", b"GET / HTTP/1.1\r\n\r\n", b"Connection: upgrade", b"Upgrade: x"),
         b"BREW / HTTP/1.1\r\n\r\n",
         post(b"echo", b"", b"Content-Length: 0"),
         b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd",

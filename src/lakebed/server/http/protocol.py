@@ -41,6 +41,7 @@ from lakebed.server.http.refusal import (
 
 # Given twice, each of these could be read in two ways.
 _ONCE: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
 _NEVER: Final = float("inf")
 # The bytes that each field adds to its name and its value.
 _FIELD_BYTES: Final = 4
@@ -76,6 +77,10 @@ class Connection(asyncio.Protocol):
     """What was fed before of the head that is arriving."""
     _begin_bytes = 0
     """What was fed when it began: this may hold the end of another request."""
+    _upgrading: Exchange | None = None
+    """Who asked for another protocol."""
+    _framing: tuple[bytes, bytes] | None = None
+    """What says how long its body is."""
     _silent_bytes = 0
     _drained_bytes = 0
 
@@ -108,9 +113,8 @@ class Connection(asyncio.Protocol):
         self._feed_bytes = len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # We stay with HTTP/1.1, which is an answer; but what follows the head, this parser does not say.
-            self._ended = True
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._refuse(refusal_of(error))
         else:
@@ -163,8 +167,11 @@ class Connection(asyncio.Protocol):
         }
         exchange = Exchange(self, scope, parser.should_keep_alive(), version == "1.1", named)
         if parser.should_upgrade():
-            self._check_upgrade(method, named)
+            if method == b"CONNECT":
+                raise bad("this is no proxy")
             exchange.keep_alive = False
+            self._framing = next(((name, named[name]) for name in _FRAMING if name in named), None)
+            self._upgrading = exchange
         self._incomplete = exchange
         self._target = b""
         self._headers = []  # Trailers, if any come, end up here and nowhere else.
@@ -305,12 +312,24 @@ class Connection(asyncio.Protocol):
         if self._head_bytes + self._feed_bytes > HTTP_HEAD_BYTES_MAX:
             _check_size(headers, target)
 
-    def _check_upgrade(self, method: bytes, named: dict[bytes, bytes]) -> None:
-        """The parser leaves a connection that asks for another protocol at the end of the head."""
-        if method == b"CONNECT":
-            raise bad("this is no proxy")
-        if named.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in named:
-            raise bad("a request with a body cannot ask for another protocol")
+    def _stay(self, rest: bytes) -> None:
+        """Answer a request for another protocol in this one, as its last.
+
+        The parser ends such a request with its head. Where its body ends, if it has one, another
+        parser finds out, which is told how long it is and shows us nothing else.
+        """
+        exchange, framing = self._upgrading, self._framing
+        self._upgrading = None
+        assert exchange is not None, "somebody asked"
+        if framing is None:
+            self._ended = True
+            return
+        exchange.complete = self._ended = False
+        self._incomplete = exchange
+        self._parser = httptools.HttpRequestParser(_BodyOf(self))
+        self._parser.feed_data(b"POST / HTTP/1.1\r\nConnection: close\r\n%b: %b\r\n\r\n" % framing)
+        if rest:
+            self.data_received(rest)
 
     def _wait_for_head(self) -> None:
         """Bound the time that a head takes, and what the parser keeps of a field that does not end."""
@@ -411,6 +430,14 @@ class Connection(asyncio.Protocol):
         if self._reading and not self.gone:
             self._reading = False
             self.transport.pause_reading()
+
+
+class _BodyOf:
+    """The callbacks of a connection that only wants the rest of a body."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.on_body = connection.on_body
+        self.on_message_complete = connection.on_message_complete
 
 
 def _check_repeated(headers: list[tuple[bytes, bytes]]) -> None:
