@@ -21,6 +21,7 @@ from lakebed.env.clock import SECOND, Instant
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.model.branch import Branch
 from lakebed.model.ids import Nonce
+from lakebed.model.layers import SegmentLayer
 
 SEGMENTS_FOLDER: Final = "_lakebed/segments/"
 _ENDING: Final = ".parquet"
@@ -57,6 +58,11 @@ def parse_segment_id(text: str) -> SegmentName:
 def segment_key(segment_id: str) -> str:
     """Return the object key of a segment."""
     return f"{SEGMENTS_FOLDER}{segment_id}{_ENDING}"
+
+
+def cached_dataset(layer: SegmentLayer) -> str:
+    """Return the name under which the rows of a layer are cached; like a range's, it starts with their hash."""
+    return f"{layer.hash}-{layer.id}.{layer.dataset}"
 
 
 def attempt_nonce(incarnation: Nonce, token: int) -> Nonce:
