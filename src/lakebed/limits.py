@@ -93,13 +93,20 @@ FOLD_LAYERS = 8
 FOLD_QUIET_SECONDS = 30.0
 # Layers that one fold reads at a time.
 FOLD_LAYERS_MAX = 16
-# What is staged goes into a compacted tree at once when it costs readers more than a page: so many entries or
-# tombstones (a listing skips about 100 a millisecond), bytes or layers; anything, when the branch has been quiet.
+# What is staged goes into a compacted tree when it costs readers more than a page: so many entries or tombstones
+# (a listing skips about 100 a millisecond), bytes or layers; anything, when the branch has been quiet.
 L2_ENTRIES = 20_000
 L2_TOMBSTONES = 2_000
 L2_BYTES = 16 * MIB
 L2_LAYERS = 16
 L2_QUIET_SECONDS = 60.0
+# Under load it waits for this share of what the tree already differs by, because keys all over the tree rewrite all
+# of it: a row is then rewritten a few times, not once for every layer.
+L2_SHARE = 4
+# It waits no longer than for a pause: since the last seal nobody has begun to write, or, where somebody has, for so
+# long nothing was sealed. A writer of 100,000 rows in the second time seals more often than that.
+L2_PAUSE_SECONDS = 2.0
+L2_REST_SECONDS = 6.0
 # Staged rows that are worth sealing for compaction while they are still being written to, and after a pause.
 SEAL_ROWS = 100_000
 SEAL_QUIET_ROWS = 1_000
@@ -316,6 +323,7 @@ WORKER_END_SECONDS = 5.0
 
 assert SEALED_LAYERS_SLOWDOWN < SEALED_LAYERS_MAX
 assert FOLD_LAYERS <= FOLD_LAYERS_MAX <= L2_LAYERS < SEALED_LAYERS_SLOWDOWN
+assert L2_PAUSE_SECONDS <= L2_REST_SECONDS <= L2_QUIET_SECONDS
 assert HEARTBEAT_SECONDS * 3 <= LEASE_SECONDS
 assert SEGMENT_GROUP_ROWS_MIN < SEGMENT_GROUP_ROWS
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX

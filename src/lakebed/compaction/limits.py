@@ -22,6 +22,9 @@ class CompactionLimits:
     l2_entries: int = limits.L2_ENTRIES
     l2_tombstones: int = limits.L2_TOMBSTONES
     l2_bytes: int = limits.L2_BYTES
+    l2_share: int = limits.L2_SHARE
+    l2_pause_seconds: float = limits.L2_PAUSE_SECONDS
+    l2_rest_seconds: float = limits.L2_REST_SECONDS
     l2_quiet_seconds: float = limits.L2_QUIET_SECONDS
     l2_rows_max: int = limits.COMPACTION_ROWS_MAX
     l2_bytes_max: int = limits.COMPACTION_BYTES_MAX

@@ -27,17 +27,28 @@ def seal_reason(staged: Load, *, written_at: Instant, now: Instant, limits: Comp
 def l2_reason(branch: Branch, *, loads: Loads, now: Instant, limits: CompactionLimits) -> str | None:
     """Return why sealed layers should go into the compacted tree; None if not."""
     load = total_load(branch.sealed, loads)
+    count = len(branch.sealed)
+    if count >= limits.l2_layers:
+        return f"{count} layers"
+    if count and is_quiet(branch, limits.l2_quiet_seconds, now):
+        return f"{count} layers of a quiet branch"
+    heavy = _heavy(load, limits)
+    if heavy is None:
+        return None
+    differs = branch.compacted_counts.total if branch.compacted_counts is not None else 0
+    if load.rows * limits.l2_share >= differs:
+        return heavy
+    pause = limits.l2_pause_seconds if branch.staging_token is None else limits.l2_rest_seconds
+    return f"{heavy} and a pause" if is_quiet(branch, pause, now) else None
+
+
+def _heavy(load: Load, limits: CompactionLimits) -> str | None:
+    """Return by what a load is felt by readers; None if it is not."""
     if load.tombstones >= limits.l2_tombstones:
         return f"{load.tombstones} tombstones"
     if load.entries >= limits.l2_entries:
         return f"{load.entries} entries"
-    if load.bytes >= limits.l2_bytes:
-        return f"{load.bytes} bytes"
-    if len(branch.sealed) >= limits.l2_layers:
-        return f"{len(branch.sealed)} layers"
-    if branch.sealed and is_quiet(branch, limits.l2_quiet_seconds, now):
-        return f"{len(branch.sealed)} layers of a quiet branch"
-    return None
+    return f"{load.bytes} bytes" if load.bytes >= limits.l2_bytes else None
 
 
 def is_quiet(branch: Branch, seconds: float, now: Instant) -> bool:

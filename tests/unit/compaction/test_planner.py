@@ -6,6 +6,8 @@ from lakebed.compaction.load import Load
 from lakebed.compaction.planner import plan
 from lakebed.compaction.sensor import seal_reason
 from lakebed.model.compaction import JobKind, source_of, sources_of
+from lakebed.model.diffs import ChangeCounts
+from lakebed.model.ids import StagingToken
 
 
 def planned(of, *, busy=(), loads=None, at=NOW, limits=LIMITS, forced=False):
@@ -44,6 +46,21 @@ def test_many_layers_go_into_the_tree():
 def test_tombstones_entries_and_bytes_go_into_the_tree_at_once():
     for facts in ({"tombstones": 2_000}, {"entries": 20_000}, {"bytes": 16 << 20}):
         assert planned(branch(segment(1, **facts))) == {JobKind.L2: [1]}, facts
+
+
+def test_under_load_a_large_tree_waits_for_a_share_of_itself_or_for_a_pause():
+    def due(tombstones, quiet, **fields):
+        counts = ChangeCounts(removed=1_000_000)
+        of = branch(segment(1, tombstones=tombstones), compacted_counts=counts, **fields)
+        return planned(of, at=later(quiet)) == {JobKind.L2: [1]}
+
+    writing = {"staging_token": StagingToken("t")}
+    assert not due(100_000, 0)
+    assert due(250_000, 0)
+    assert due(100_000, 2)
+    assert not due(100_000, 2, **writing)
+    assert due(100_000, 6, **writing)
+    assert not due(1_000, 6)
 
 
 def test_what_is_known_of_a_token_counts_like_a_segments_statistics():
