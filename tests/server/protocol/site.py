@@ -153,6 +153,15 @@ async def reply(send: Send, status: int, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+class JumpingClock(SystemClock):
+    """The machine's clock, which a test can put forward."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
 @dataclass
 class Site:
     """A server that runs in a thread."""
@@ -161,6 +170,12 @@ class Site:
     port: int
     loop: asyncio.AbstractEventLoop
     connections: Connections
+    clock: JumpingClock
+
+    def later(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.clock.ahead += seconds
+        self.call(self.connections.look)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
@@ -247,12 +262,13 @@ def running_site(*, limit: int = 1000) -> Iterator[Site]:
 
     async def serve() -> None:
         listening = bound("127.0.0.1", 0)
-        connections = Connections(SystemClock(), RequestIds("test"), Balance([0]), limit=limit)
+        clock = JumpingClock()
+        connections = Connections(clock, RequestIds("test"), Balance([0]), limit=limit)
         app = Application()
         acceptor = Acceptor(listening, app, connections)
         acceptor.start()
         stop.append(asyncio.Event())
-        made.append(Site(app, listening.getsockname()[1], asyncio.get_running_loop(), connections))
+        made.append(Site(app, listening.getsockname()[1], asyncio.get_running_loop(), connections, clock))
         started.set()
         await stop[0].wait()
         acceptor.stop()

@@ -28,18 +28,6 @@ def until(reached: Callable[[], bool], what: str) -> None:
         time.sleep(0.005)
 
 
-def later(site: Site, seconds: float) -> None:
-    """Let the server believe that so much time has passed."""
-
-    def look() -> None:
-        connections = site.connections
-        now = connections.now + seconds
-        for member in [each for each in connections._members if each.deadline < now]:
-            member.expire()
-
-    site.call(look)
-
-
 def sent_until_stuck(client: socket.socket) -> int:
     """Send until nobody takes more; return how much was taken."""
     sent = 0
@@ -151,9 +139,10 @@ def test_no_client_is_waited_for_for_ever(site: Site, sent: bytes, seconds: floa
             assert client.recv(1000).startswith(b"HTTP/1.1 405")
         (connection,) = site.connections._members
         until(lambda: connection.deadline < float("inf"), "it is the client's turn")
-        later(site, seconds - 2)
+        site.later(seconds - 2)
+        assert connection.deadline < float("inf"), "it still is"
         assert not connection.gone
-        later(site, seconds + 2)
+        site.later(4)
         assert read_all(client)[: len(answered) or None] == answered
 
 
@@ -161,7 +150,7 @@ def test_nobody_counts_the_time_while_the_application_works(site: Site) -> None:
     with site.connect() as client:
         client.sendall(get(b"slow"))
         assert site.app.seen.begun.wait(20)
-        later(site, 1e9)
+        site.later(1e6)
         site.call(site.app.seen.go.set)
         client.shutdown(socket.SHUT_WR)
         assert answers(read_all(client))[0].status == 200

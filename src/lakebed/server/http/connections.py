@@ -39,10 +39,9 @@ class Connections:
         self._ending = False
         self._empty = asyncio.Event()
         self._empty.set()
-        self._timer: asyncio.TimerHandle | None = None
         self.now = 0.0
         self.date = b""
-        self.tick()
+        self._tick()
 
     def join(self, member: Member) -> bool:
         """Count a connection; return whether there is room for it. Either way it must leave."""
@@ -59,13 +58,12 @@ class Connections:
         if not self._members:
             self._empty.set()
 
-    def tick(self) -> None:
-        """Look at the clock, and end what waits too long. Calls itself every second until `end`."""
+    def look(self) -> None:
+        """Look at the clock, and end what waits too long."""
         self.now = self._clock.monotonic()
         self.date = date_line(self._clock.now())
         for member in [each for each in self._members if each.deadline < self.now]:
             member.expire()
-        self._timer = self.loop.call_later(_TICK_SECONDS, self.tick)
 
     async def end(self, seconds: float) -> None:
         """Let every request that was begun be answered, for so long; then hang up."""
@@ -78,5 +76,8 @@ class Connections:
             for member in list(self._members):
                 member.abort()
             await self._empty.wait()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
+
+    def _tick(self) -> None:
+        self.look()
+        self._timer = self.loop.call_later(_TICK_SECONDS, self._tick)
