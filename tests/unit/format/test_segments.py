@@ -236,6 +236,16 @@ def test_datasets_that_are_out_of_place_are_refused(change, monkeypatch):
         check_segment(encode_segment(DATASETS))
 
 
+def test_rows_that_no_dataset_owns_are_refused(monkeypatch):
+    honest = segments._statistics_of
+    monkeypatch.setattr(
+        segments, "_statistics_of", lambda *args: segments.msgspec.structs.replace(honest(*args), rows=7)
+    )
+
+    with pytest.raises(InvalidInputError, match="7 rows in datasets, 8 in the file"):
+        check_segment(encode_segment({"d": MAIN}))
+
+
 def test_a_corrupt_footer_is_refused_by_name():
     at = GOLDEN.index(b'"tombstones":') + len(b'"tombstones":')
     damaged = GOLDEN[:at] + bytes([GOLDEN[at] ^ 1]) + GOLDEN[at + 1 :]
