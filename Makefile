@@ -7,10 +7,11 @@ DATA ?= lakebed-data
 LISTEN ?= 127.0.0.1:8000
 PYTEST_ARGS ?=
 
-.PHONY: help install run test check bench fmt clean
+.PHONY: help install run test test-clients check bench fmt clean
 help:
 	@echo "make run    start Lakebed on its embedded store with a sample repository"
 	@echo "make test   install what the tests need, then lint, types, layers and tests"
+	@echo "make test-clients  install Spark, then test the S3 endpoint with it"
 	@echo "make check  lint, types and layers only"
 	@echo "make bench  measure, and print the figures beside the peer's"
 	@echo "make fmt    format the code"
@@ -33,6 +34,16 @@ run: install
 test: check
 	@echo "==> tests"
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term $(PYTEST_ARGS)
+
+# Jars are kept in .cache/, which a second run uses again.
+test-clients: $(VENV)/.clients
+	@echo "==> tests with large clients"
+	@$(BIN)/python -m pytest tests/clients $(PYTEST_ARGS)
+
+$(VENV)/.clients: $(VENV)/.test
+	@echo "==> installing Spark, and a Java for machines without one"
+	@$(PIP) install -c constraints.txt -e '.[postgres,test,clients]'
+	@touch $@
 
 check: $(VENV)/.test
 	@echo "==> ruff"
