@@ -7,6 +7,7 @@ waits a moment, and takes what is still there afterwards, because the other may 
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Final
 
 from lakebed.limits import HTTP_HEAD_SECONDS
@@ -41,7 +42,6 @@ class Acceptor:
         self._app = app
         self._connections = connections
         self._tls = tls
-        self._waited = False
         self._stopped = False
         self._opening: set[asyncio.Task[None]] = set()
 
@@ -56,19 +56,25 @@ class Acceptor:
         self._listening.close()
 
     def _offered(self) -> None:
-        """Take one connection; the loop calls again if there are more."""
-        if not (self._waited or self._connections.balance.is_ours()):
-            self._waited = True
-            self._pause(_COURTESY_SECONDS)
-            return
-        self._waited = False
+        if self._connections.balance.is_ours():
+            self._take()
+        else:
+            self._pause(_COURTESY_SECONDS, self._take_what_is_left)
+
+    def _take_what_is_left(self) -> None:
+        if not self._stopped:
+            self.start()
+            self._take()
+
+    def _take(self) -> None:
+        """Take one connection; the loop offers again if there are more."""
         try:
             client, _ = self._listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return  # Somebody else took it, or it is gone.
         except OSError as error:
             log.warning("cannot_accept", error=str(error))
-            self._pause(_NO_DESCRIPTOR_SECONDS)
+            self._pause(_NO_DESCRIPTOR_SECONDS, self.start)
             return
         client.settimeout(0)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -76,10 +82,10 @@ class Acceptor:
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
-    def _pause(self, seconds: float) -> None:
+    def _pause(self, seconds: float, then: Callable[[], None]) -> None:
         loop = self._connections.loop
         loop.remove_reader(self._listening.fileno())
-        loop.call_later(seconds, self.start)
+        loop.call_later(seconds, then)
 
     async def _open(self, client: socket.socket) -> None:
         try:
