@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from enum import Enum
 
 from lakebed.env.clock import SECOND
+from lakebed.http.dates import parse_http_date
 from lakebed.model.entries import Entry
-from lakebed.s3.dates import parse_http_date
 from lakebed.s3.errors import Code, S3Error
 from lakebed.staging.conditions import Condition, IfAbsent, IfChecksum
 
@@ -85,5 +85,6 @@ def _matches(header: str, checksum: str) -> bool:
 
 
 def _date(headers: Mapping[str, str], name: str) -> int | None:
-    text = headers.get(name)
-    return None if text is None else parse_http_date(text)
+    """Return a header's date in seconds, as exact as headers are; None if it is no date, which is then ignored."""
+    instant = parse_http_date(headers.get(name, ""))
+    return None if instant is None else instant // SECOND

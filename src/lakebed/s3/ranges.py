@@ -1,12 +1,8 @@
 """Which bytes of an object a read asks for: the `Range` header, or a part by its number."""
 
-import re
-from typing import Final
-
+from lakebed.http.ranges import requested_range
 from lakebed.objects.port import ByteRange
 from lakebed.s3.errors import Code, S3Error
-
-_RANGE: Final = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
 
 
 def parse_range(header: str, size_bytes: int) -> ByteRange | None:
@@ -15,19 +11,10 @@ def parse_range(header: str, size_bytes: int) -> ByteRange | None:
     Raises:
         S3Error: `InvalidRange`: they lie past the end of the object.
     """
-    found = _RANGE.fullmatch(header.strip())
-    if found is None:
+    asked = requested_range(header)
+    if asked is None or asked.is_backwards:
         return None
-    first, last = found.groups()
-    if not first and not last:
-        return None
-    if first:
-        start = int(first)
-        if last and int(last) < start:
-            return None
-        end = min(int(last) + 1, size_bytes) if last else size_bytes
-    else:
-        start, end = max(size_bytes - int(last), 0), size_bytes
+    start, end = asked.within(size_bytes)
     if start >= end:
         raise unsatisfiable(header, size_bytes)
     return ByteRange(start, end)

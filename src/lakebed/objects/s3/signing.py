@@ -3,15 +3,11 @@
 import hashlib
 import hmac
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Final
 from urllib.parse import quote
 
-from lakebed.env.clock import SECOND, Instant
-from lakebed.objects.s3.place import S3Credentials, S3Place
-
-_ALGORITHM: Final = "AWS4-HMAC-SHA256"
-_UNSIGNED: Final = "UNSIGNED-PAYLOAD"
+from lakebed.env.clock import Instant
+from lakebed.objects.s3.place import S3Place
+from lakebed.objects.s3.sigv4 import ALGORITHM, UNSIGNED_PAYLOAD, derived_key, stamp_of
 
 
 def signed_headers(
@@ -28,8 +24,8 @@ def signed_headers(
 
     Of a body that is None, because it comes in pieces, nothing is proven.
     """
-    stamp = _stamp(now)
-    body_hash = _UNSIGNED if body is None else hashlib.sha256(body).hexdigest()
+    stamp = stamp_of(now)
+    body_hash = UNSIGNED_PAYLOAD if body is None else hashlib.sha256(body).hexdigest()
     all_headers = {
         **{name.lower(): value for name, value in headers.items()},
         "host": place.host,
@@ -44,7 +40,7 @@ def signed_headers(
     )
     credential = f"{place.credentials.access_key_id}/{_scope(place, stamp)}"
     all_headers["authorization"] = (
-        f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
+        f"{ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
     )
     return all_headers
 
@@ -59,10 +55,10 @@ def presigned_url(
     query: Mapping[str, str] | None = None,
 ) -> str:
     """Return a URL that lets anyone send `method` to `path` with `query` until it expires."""
-    stamp = _stamp(now)
+    stamp = stamp_of(now)
     signed = {
         **(query or {}),
-        "X-Amz-Algorithm": _ALGORITHM,
+        "X-Amz-Algorithm": ALGORITHM,
         "X-Amz-Credential": f"{place.credentials.access_key_id}/{_scope(place, stamp)}",
         "X-Amz-Date": stamp,
         "X-Amz-Expires": str(seconds),
@@ -71,7 +67,13 @@ def presigned_url(
     if place.credentials.session_token:
         signed["X-Amz-Security-Token"] = place.credentials.session_token
     signature = _signature(
-        place, method, path, query=signed, headers={"host": place.host}, body_hash=_UNSIGNED, stamp=stamp
+        place,
+        method,
+        path,
+        query=signed,
+        headers={"host": place.host},
+        body_hash=UNSIGNED_PAYLOAD,
+        stamp=stamp,
     )
     scheme = "https" if place.is_encrypted else "http"
     return f"{scheme}://{place.host}{path}?{query_text(signed)}&X-Amz-Signature={signature}"
@@ -100,28 +102,19 @@ def _signature(
             query_text(query),
             *[f"{name}:{headers[name].strip()}" for name in names],
             "",
-            ";".join(names),
+    text = f"{ALGORITHM}\n{stamp}\n{scope}\n{digest}"
             body_hash,
         ]
     )
     digest = hashlib.sha256(request.encode()).hexdigest()
-    text = "\n".join([_ALGORITHM, stamp, _scope(place, stamp), digest])
-    return hmac.new(_key(place.credentials, place.region, stamp), text.encode(), hashlib.sha256).hexdigest()
-
-
-def _key(credentials: S3Credentials, region: str, stamp: str) -> bytes:
-    key = f"AWS4{credentials.secret_access_key}".encode()
-    for text in (stamp[:8], region, "s3", "aws4_request"):
-        key = hmac.digest(key, text.encode(), "sha256")
-    return key
+    scope = _scope(place, stamp)
+    text = "\n".join([ALGORITHM, stamp, scope, digest])
+    key = derived_key(place.credentials.secret_access_key, scope.encode())
+    return hmac.digest(key, text.encode(), "sha256").hex()
 
 
 def _scope(place: S3Place, stamp: str) -> str:
     return f"{stamp[:8]}/{place.region}/s3/aws4_request"
-
-
-def _stamp(now: Instant) -> str:
-    return datetime.fromtimestamp(now / SECOND, UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def _escape(text: str) -> str:

@@ -16,11 +16,11 @@ from typing import Final
 
 from lakebed.env.work import Workers
 from lakebed.limits import INLINE_HASH_BYTES_MAX
+from lakebed.objects.s3.sigv4 import UNSIGNED_PAYLOAD
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.checksums import BY_HEADER, Algorithm, Running, parse_digest, show_digest
 from lakebed.s3.signatures.chunks import ChunkReader, incomplete
-from lakebed.s3.signatures.scheme import UNSIGNED_PAYLOAD
 from lakebed.s3.signatures.verified import Verified
 
 _SIGNED_CHUNKS: Final = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"

@@ -13,13 +13,13 @@ from typing import Final
 import msgspec
 
 from lakebed.env.clock import Instant
+from lakebed.http.dates import parse_http_date
 from lakebed.limits import SIGN_SECONDS_MAX
+from lakebed.objects.s3.sigv4 import ALGORITHM, UNSIGNED_PAYLOAD, stamp_of
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
-from lakebed.s3.signatures.times import parse_http_date, parse_stamp, stamp
+from lakebed.s3.signatures.times import parse_stamp
 
-ALGORITHM: Final = "AWS4-HMAC-SHA256"
-UNSIGNED_PAYLOAD: Final = "UNSIGNED-PAYLOAD"
 SERVICE: Final = "s3"
 _TERMINAL: Final = "aws4_request"
 _FIELDS: Final = frozenset(("Credential", "SignedHeaders", "Signature"))
@@ -161,7 +161,7 @@ def _header_time(request: Request) -> tuple[str, Instant]:
         signed_at = parse_stamp(date) or parse_http_date(date)
     if signed_at is None:
         raise no_valid_date()
-    return stamp(signed_at), signed_at
+    return stamp_of(signed_at), signed_at
 
 
 def _query_v4(request: Request) -> SignedV4:

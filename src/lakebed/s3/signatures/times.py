@@ -1,7 +1,6 @@
 """Times as signatures carry them. Pure, and strict: what is not a time gives None."""
 
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
 from lakebed.env.clock import SECOND, Instant
@@ -33,29 +32,6 @@ def parse_stamp(text: str) -> Instant | None:
     return Instant(int(moment.timestamp()) * SECOND)
 
 
-def parse_http_date(text: str) -> Instant | None:
-    """Return the time that `Sun, 30 Aug 2015 12:36:00 GMT` stands for."""
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    # "-0000" means: in UTC, and no word about the sender's zone.
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    try:
-        return Instant(int(moment.timestamp()) * SECOND)
-    except OverflowError:
-        return None
-
-
-def stamp(instant: Instant) -> str:
-    """Return a time as it is signed: `20150830T123600Z`."""
-    return _moment(instant).strftime("%Y%m%dT%H%M%SZ")
-
-
 def show(instant: Instant) -> str:
     """Return a time as it stands in Amazon's errors: `2015-08-30T12:36:00Z`."""
-    return _moment(instant).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _moment(instant: Instant) -> datetime:
-    return datetime.fromtimestamp(instant // SECOND, UTC)
+    return datetime.fromtimestamp(instant // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,12 +12,13 @@ from urllib.parse import unquote_to_bytes
 from lakebed.auth.secret import Secret
 from lakebed.env.clock import SECOND, Instant
 from lakebed.limits import S3_CLOCK_SKEW_SECONDS
+from lakebed.objects.s3.sigv4 import stamp_of
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.canonical import octets
 from lakebed.s3.signatures.refusals import does_not_match, too_skewed
 from lakebed.s3.signatures.scheme import SignedV2
-from lakebed.s3.signatures.times import show, stamp
+from lakebed.s3.signatures.times import show
 from lakebed.s3.signatures.verified import Verified
 
 # Parameters that name something other than the object itself, or change what is answered.
@@ -52,7 +53,7 @@ def verify_v2(
 
 def _require_time(signed: SignedV2, now: Instant) -> None:
     if signed.signed_at is not None and abs(now - signed.signed_at) > _SKEW:
-        raise too_skewed(stamp(signed.signed_at), now)
+        raise too_skewed(stamp_of(signed.signed_at), now)
     if signed.expires_at is not None and now > signed.expires_at * SECOND:
         raise S3Error(
             Code.ACCESS_DENIED, "Request has expired", Expires=str(signed.expires_at), ServerTime=show(now)

@@ -12,6 +12,7 @@ from typing import Final
 from lakebed.auth.secret import Secret
 from lakebed.env.clock import SECOND, Instant
 from lakebed.limits import S3_CLOCK_SKEW_SECONDS, SIGNING_KEYS_KEPT
+from lakebed.objects.s3.sigv4 import ALGORITHM, derived_key
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.canonical import (
@@ -23,7 +24,7 @@ from lakebed.s3.signatures.canonical import (
     sent_query,
 )
 from lakebed.s3.signatures.refusals import does_not_match, not_signed, too_skewed
-from lakebed.s3.signatures.scheme import ALGORITHM, Scope, SignedV4, bad_credential, malformed
+from lakebed.s3.signatures.scheme import Scope, SignedV4, bad_credential, malformed
 from lakebed.s3.signatures.times import show
 from lakebed.s3.signatures.verified import Chain, Verified
 
@@ -78,9 +79,7 @@ def signing_key(secret: Secret, scope: Scope) -> bytes:
     name = scope.text
     key = secret.derived.get(name)
     if key is None:
-        key = f"AWS4{secret.text}".encode()
-        for part in name.split("/"):
-            key = hmac.digest(key, octets(part), "sha256")
+        key = derived_key(secret.text, octets(name))
         if len(secret.derived) >= SIGNING_KEYS_KEPT:
             secret.derived.clear()
         secret.derived[name] = key
