@@ -1,196 +1,177 @@
-"""Objects of 1 GiB through the S3 endpoint, beside what the machine and the storage underneath can do.
+"""Large objects through the S3 endpoint, beside what the machine and the storage underneath can do.
 
-Every ratio is of figures from this run. The client is as cheap as one can be (presigned
-requests, `sendfile`, nothing looked at), and still has half of the machine for itself.
+Every ratio is of figures from one run.
 """
 
 import hashlib
 import os
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
-
-import boto3
-import httpx
-from botocore.config import Config
 
 from bench.clock import Stopwatch
 from bench.figure import Figure
 from bench.lab import Lab
 from bench.memory import AnonymousPeak
+from bench.s3_site import BLOCK, Place, S3Site, get, put, s3_site
 from lakebed.env.work import ThreadWorkers
-from lakebed.objects.settings import StoreSettings
-from lakebed.testing.s3_server import make_bucket, s3_server
-from lakebed.testing.server_process import ServerProcess, running_server
 
 _MIB = 2**20
-_BLOCK = 1 * _MIB
-_FULL = 1024 * _MIB
+_OBJECT = 1024 * _MIB
+_PART = 5 * 1024 * _MIB
 _RUNS = 3
-_BUCKET = "plain"
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A bucket, by the client that signs for it."""
-
-    signer: Any
-    bucket: str
-
-    def url(self, operation: str, key: str) -> str:
-        url: str = self.signer.generate_presigned_url(operation, {"Bucket": self.bucket, "Key": key})
-        return url
 
 
 async def s3_large(lab: Lab) -> list[Figure]:
-    """PUT and GET one large object: local files, and an S3 server underneath."""
+    """PUT and GET an object of 1 GiB: local files, and an S3 server underneath."""
+    return await _in_thread(_objects, lab)
+
+
+async def s3_part(lab: Lab) -> list[Figure]:
+    """Upload one part of 5 GiB, the most there is, into both."""
+    return await _in_thread(_parts, lab)
+
+
+async def _in_thread(measure: Callable[[Lab], list[Figure]], lab: Lab) -> list[Figure]:
     threads = ThreadWorkers(1)
     try:
-        return await threads.run(_measure, lab)
+        return await threads.run(measure, lab)
     finally:
         threads.close()
 
 
-def _measure(lab: Lab) -> list[Figure]:
-    folder = lab.work / "s3_large"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
+def _objects(lab: Lab) -> list[Figure]:
+    with _folder(lab) as folder:
         source = folder / "source"
-        size = _make(source, lab.count(_FULL))
+        size = _make(source, lab.count(_OBJECT))
         hashing = _rate(size, lambda: _hash(source))
         syncing = _rate(size, lambda: _write_synced(source, folder / "copy"))
         cached = _rate(size, lambda: _read(folder / "copy"))
         (folder / "copy").unlink()
-        with s3_server(folder / "weed") as settings, _server(folder, settings) as server:
-            figures = _figures(server, settings, source, hashing=hashing, syncing=syncing, cached=cached)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return figures
+        with s3_site(folder) as site, AnonymousPeak(site.server.process.pid) as memory:
+            figures = [
+                *_on_files(site, source, min(hashing, syncing), cached),
+                *_on_s3(site, source),
+            ]
+    figures[0] = _noted(figures[0], f"MD5 {hashing:,.0f}, a synced copy {syncing:,.0f}")
+    return [*figures, _memory(memory)]
 
 
-def _figures(
-    server: ServerProcess,
-    settings: StoreSettings,
-    source: Path,
-    *,
-    hashing: float,
-    syncing: float,
-    cached: float,
-) -> list[Figure]:
-    size = source.stat().st_size
-    local, on_s3 = _place(server, "local", "local://bench"), _place(server, "on-s3", f"s3://{_BUCKET}/bench")
-    plain = _Place(
-        _signer(settings.s3_endpoint, settings.s3_access_key_id, settings.s3_secret_access_key), _BUCKET
-    )
-    with AnonymousPeak(server.process.pid) as memory:
-        local_put = _rate(size, lambda: _put(local.url("put_object", "main/large"), source))
-        local_get = _rate(size, lambda: _get(local.url("get_object", "main/large")))
-        plain_put = _rate(size, lambda: _put(plain.url("put_object", "large"), source))
-        s3_put = _rate(size, lambda: _put(on_s3.url("put_object", "main/large"), source))
-        plain_parts = _rate(size, lambda: plain.signer.upload_file(str(source), plain.bucket, "parts"))
-        s3_parts = _rate(size, lambda: on_s3.signer.upload_file(str(source), on_s3.bucket, "main/parts"))
-        plain_get = _rate(size, lambda: _get(plain.url("get_object", "large")))
-        s3_get = _rate(size, lambda: _get(on_s3.url("get_object", "main/large")))
-    slower = min(hashing, syncing)
-    rate = {"unit": "MiB/s"}
+def _on_files(site: S3Site, source: Path, slower: float, cached: float) -> list[Figure]:
+    written = _rate(source.stat().st_size, lambda: _put(site.local, source))
+    read = _rate(source.stat().st_size, lambda: get(site.local.url("get_object", "large")))
     return [
         Figure(
-            name="PUT, local files",
-            value=local_put,
+            name="PUT of 1 GiB, local files",
+            value=written,
+            unit="MiB/s",
             aim=0.7 * slower,
-            note=f"{local_put / slower:.2f} of the slower of MD5 ({hashing:,.0f}) and a synced copy ({syncing:,.0f})",
-            **rate,
+            note=f"{written / slower:.2f} of the slower of hash and disk",
         ),
         Figure(
             name="GET, local files",
-            value=local_get,
+            value=read,
+            unit="MiB/s",
             aim=min(800.0, cached / 2),
-            note=f"{local_get / cached:.2f} of a read from the disk cache ({cached:,.0f})",
-            **rate,
-        ),
-        Figure(
-            name="PUT, S3 underneath",
-            value=s3_put,
-            aim=plain_put / 2,
-            note=_beside(s3_put, plain_put),
-            **rate,
-        ),
-        Figure(
-            name="the same in parts, by boto3",
-            value=s3_parts,
-            aim=plain_parts / 2,
-            note=_beside(s3_parts, plain_parts),
-            **rate,
-        ),
-        Figure(name="GET, S3 underneath", value=s3_get, note=_beside(s3_get, plain_get), **rate),
-        Figure(
-            name="memory that the server took for all of it",
-            value=memory.grown_mib,
-            unit="MiB",
-            note="anonymous memory of its processes, the most of samples, less what they had before",
+            note=f"the disk cache gives {cached:,.0f}",
         ),
     ]
 
 
-def _beside(ours: float, theirs: float) -> str:
-    return f"{ours / theirs:.2f} of what that server does with the same client ({theirs:,.0f})"
+def _on_s3(site: S3Site, source: Path) -> list[Figure]:
+    size = source.stat().st_size
+
+    def rates(work: Callable[[Place], object]) -> tuple[float, float]:
+        """Return ours and theirs, taken in turns: what else the machine does then hits both."""
+        both = [
+            (_rate(size, lambda: work(site.on_s3), runs=1), _rate(size, lambda: work(site.plain), runs=1))
+            for _ in range(_RUNS)
+        ]
+        return max(ours for ours, _ in both), max(theirs for _, theirs in both)
+
+    def in_parts(place: Place) -> None:
+        place.boto3.upload_file(str(source), place.bucket, place.key("parts"))
+
+    whole = rates(lambda place: _put(place, source))
+    parts = rates(in_parts)
+    read = rates(lambda place: get(place.url("get_object", "large")))
+    return [
+        _beside("PUT, S3 server underneath", *whole),
+        _beside("the same in parts, by boto3", *parts),
+        _beside("GET, S3 server underneath", *read),
+    ]
+
+
+def _beside(name: str, ours: float, theirs: float) -> Figure:
+    return Figure(
+        name=name,
+        value=ours,
+        unit="MiB/s",
+        aim=theirs / 2,
+        note=f"{ours / theirs:.2f} of that server with the same client ({theirs:,.0f})",
+    )
+
+
+def _parts(lab: Lab) -> list[Figure]:
+    size = lab.count(_PART)
+    with _folder(lab) as folder, s3_site(folder) as site:
+        return [
+            figure
+            for name, place in (("local files", site.local), ("S3 server underneath", site.on_s3))
+            for figure in _part(site, name, place, size)
+        ]
+
+
+def _part(site: S3Site, name: str, place: Place, size: int) -> list[Figure]:
+    at = {"Bucket": place.bucket, "Key": place.key("part")}
+    upload = {"UploadId": place.boto3.create_multipart_upload(**at)["UploadId"]}
+    url = place.url("upload_part", "part", PartNumber=1, **upload)
+    with AnonymousPeak(site.server.process.pid) as memory, Stopwatch() as watch:
+        etag = put(url, _zeros(size), size_bytes=size)
+    completed = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
+    place.boto3.complete_multipart_upload(**at, **upload, MultipartUpload=completed)
+    assert place.boto3.head_object(**at)["ContentLength"] == size
+    rate = Figure(name=f"a part of 5 GiB, {name}", value=size / _MIB / watch.seconds, unit="MiB/s")
+    return [rate, _memory(memory)]
+
+
+def _memory(memory: AnonymousPeak) -> Figure:
+    return Figure(
+        name="what the server's memory grew by",
+        value=memory.grown_mib,
+        unit="MiB",
+        note="anonymous memory of its processes, the most of many samples",
+    )
+
+
+def _noted(figure: Figure, more: str) -> Figure:
+    return Figure(**{**figure.as_dict(), "note": f"{figure.note}: {more}"})
 
 
 @contextmanager
-def _server(folder: Path, settings: StoreSettings) -> Iterator[ServerProcess]:
-    make_bucket(settings, _BUCKET)
-    environment = {
-        "LAKEBED_STORAGE_S3_ENDPOINT": settings.s3_endpoint or "",
-        "LAKEBED_STORAGE_S3_ACCESS_KEY_ID": settings.s3_access_key_id or "",
-        "LAKEBED_STORAGE_S3_SECRET_ACCESS_KEY": settings.s3_secret_access_key or "",
-    }
-    with running_server(folder / "lakebed", environment=environment) as server:
-        yield server
-
-
-def _place(server: ServerProcess, name: str, namespace: str) -> _Place:
-    created = httpx.post(
-        f"{server.endpoint}/api/v1/repositories",
-        json={"name": name, "storage_namespace": namespace},
-        auth=(server.access_key, server.secret_key),
-    )
-    created.raise_for_status()
-    return _Place(_signer(server.endpoint, server.access_key, server.secret_key), name)
-
-
-def _signer(endpoint: str | None, key: str | None, secret: str | None) -> Any:
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id=key,
-        aws_secret_access_key=secret,
-        region_name="us-east-1",
-        config=Config(signature_version="s3v4", s3={"addressing_style": "path"}),
-    )
+def _folder(lab: Lab) -> Iterator[Path]:
+    folder = lab.work / "s3_large"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make(path: Path, size: int) -> int:
     with path.open("wb") as file:
-        for start in range(0, size, _BLOCK):
-            file.write(_noise(start, min(_BLOCK, size - start)))
+        for start in range(0, size, BLOCK):
+            # Bytes that do not compress.
+            file.write(hashlib.shake_128(b"%d" % start).digest(min(BLOCK, size - start)))
     return size
 
 
-def _noise(seed: int, size: int) -> bytes:
-    """Return bytes that do not compress."""
-    return hashlib.shake_128(b"%d" % seed).digest(size)
-
-
-def _rate(size: int, work: Callable[[], object]) -> float:
+def _rate(size: int, work: Callable[[], object], *, runs: int = _RUNS) -> float:
     """Return the best of a few runs in MiB a second: what disturbs a run only ever slows it down."""
     seconds = []
-    for _ in range(_RUNS):
+    for _ in range(runs):
         with Stopwatch() as watch:
             work()
         seconds.append(watch.seconds)
@@ -198,10 +179,20 @@ def _rate(size: int, work: Callable[[], object]) -> float:
 
 
 def _blocks(path: Path) -> Iterator[memoryview]:
-    buffer = memoryview(bytearray(_BLOCK))
+    buffer = memoryview(bytearray(BLOCK))
     with path.open("rb", buffering=0) as file:
         while count := file.readinto(buffer):
             yield buffer[:count]
+
+
+def _zeros(size: int) -> Iterator[memoryview]:
+    block = memoryview(bytes(BLOCK))
+    for start in range(0, size, BLOCK):
+        yield block[: size - start]
+
+
+def _put(place: Place, source: Path) -> None:
+    put(place.url("put_object", "large"), _blocks(source), size_bytes=source.stat().st_size)
 
 
 def _hash(path: Path) -> None:
@@ -220,32 +211,3 @@ def _write_synced(source: Path, target: Path) -> None:
 def _read(path: Path) -> None:
     for _ in _blocks(path):
         pass
-
-
-def _put(url: str, source: Path) -> None:
-    size = source.stat().st_size
-    with _sent(url, "PUT", f"content-length: {size}\r\n") as connection, source.open("rb") as file:
-        connection.sendfile(file)
-        answer = connection.recv(_BLOCK)
-    assert answer.startswith(b"HTTP/1.1 200"), answer
-
-
-def _get(url: str) -> None:
-    buffer = memoryview(bytearray(_BLOCK))
-    with _sent(url, "GET", "") as connection:
-        head = connection.recv(_BLOCK)
-        assert head.startswith(b"HTTP/1.1 200"), head
-        while connection.recv_into(buffer):
-            pass
-
-
-@contextmanager
-def _sent(url: str, method: str, headers: str) -> Iterator[socket.socket]:
-    """Yield a connection on which the head of a request has been sent."""
-    parts = urlsplit(url)
-    with socket.create_connection((parts.hostname or "", parts.port or 80)) as connection:
-        head = (
-            f"{method} {parts.path}?{parts.query} HTTP/1.1\r\nhost: {parts.netloc}\r\nconnection: close\r\n"
-        )
-        connection.sendall(f"{head}{headers}\r\n".encode())
-        yield connection

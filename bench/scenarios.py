@@ -48,6 +48,7 @@ SCENARIOS: dict[str, Scenario] = {
     "upload": Scenario(uploads.upload),
     "refs": Scenario(refs.refs),
     "s3_large": Scenario(s3_large.s3_large),
+    "s3_part": Scenario(s3_large.s3_part),
     "import": Scenario(imports.import_files),
     "postgres_swap": Scenario(postgres.postgres_swap),
     "postgres_commit": Scenario(postgres.postgres_commit),
