@@ -102,13 +102,13 @@ def _signature(
             query_text(query),
             *[f"{name}:{headers[name].strip()}" for name in names],
             "",
-    text = f"{ALGORITHM}\n{stamp}\n{scope}\n{digest}"
+            ";".join(names),
             body_hash,
         ]
     )
     digest = hashlib.sha256(request.encode()).hexdigest()
     scope = _scope(place, stamp)
-    text = "\n".join([ALGORITHM, stamp, scope, digest])
+    text = f"{ALGORITHM}\n{stamp}\n{scope}\n{digest}"
     key = derived_key(place.credentials.secret_access_key, scope.encode())
     return hmac.digest(key, text.encode(), "sha256").hex()
 
