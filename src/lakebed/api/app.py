@@ -21,7 +21,7 @@ from lakebed.api.services import Services
 from lakebed.auth.caller import Caller, unauthenticated
 from lakebed.auth.decisions import Permissions
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
-from lakebed.http.reply import Receive, Reply, Scope, Send, begun, send_reply
+from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, send_reply
 from lakebed.limits import JSON_BODY_BYTES_MAX
 from lakebed.telemetry.log import get_logger
 from lakebed.telemetry.request_ids import RequestIds
@@ -57,7 +57,7 @@ class RestApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = self._services.clock.monotonic()
-        headers = dict(scope["headers"])
+        headers = headers_of(scope)
         request_id = self._request_ids.of(headers)
         place = self._nowhere
         try:

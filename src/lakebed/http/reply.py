@@ -10,6 +10,7 @@ Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+
 Header = tuple[bytes, bytes]
 Headers = tuple[Header, ...]
 
@@ -24,6 +25,12 @@ class Reply(msgspec.Struct, frozen=True):
     headers: Headers = ()
     length: int | None = None
     """How long a streamed body is, or the body that a HEAD leaves out; None for bytes that are sent."""
+
+
+def headers_of(scope: Scope) -> dict[bytes, bytes]:
+    """Return the headers by name, of repeated ones the last; our own server has them so already."""
+    named: dict[bytes, bytes] | None = scope.get("named")
+    return named if named is not None else dict(scope["headers"])
 
 
 async def begun(reply: Reply) -> Reply:

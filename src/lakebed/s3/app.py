@@ -18,7 +18,7 @@ from lakebed.catalog.session import Session, Sessions
 from lakebed.env.clock import Clock
 from lakebed.env.work import Workers
 from lakebed.errors import ErrorKind, LakebedError
-from lakebed.http.reply import Receive, Reply, Scope, Send, begun, send_reply
+from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, send_reply
 from lakebed.s3.call import Call
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.kinds import s3_error
@@ -142,13 +142,14 @@ def meter_names() -> list[str]:
 
 def is_s3_request(scope: Scope, *, domain: str | None) -> bool:
     """Return whether a request is meant for this endpoint: by an AWS signature, or by its host."""
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            return bool(value.startswith((b"AWS4-HMAC-SHA256", b"AWS ")))
-        if domain is not None and name == b"host":
-            host = value.decode("latin-1").partition(":")[0]
-            if host == domain or host.endswith(f"{_DOMAIN_SEPARATOR}{domain}"):
-                return True
+    headers = headers_of(scope)
+    if domain is not None:
+        host = headers.get(b"host", b"").decode("latin-1").partition(":")[0]
+        if host == domain or host.endswith(f"{_DOMAIN_SEPARATOR}{domain}"):
+            return True
+    authorization = headers.get(b"authorization")
+    if authorization is not None:
+        return authorization.startswith((b"AWS4-HMAC-SHA256", b"AWS "))
     query = scope["query_string"]
     return bool(query) and (
         b"X-Amz-Signature=" in query or b"X-Amz-Algorithm=" in query or b"AWSAccessKeyId=" in query

@@ -164,6 +164,7 @@ class Connection(asyncio.Protocol):
             "raw_path": path,
             "query_string": query,
             "headers": headers,
+            "named": named,
         }
         exchange = Exchange(self, scope, parser.should_keep_alive(), version == "1.1", named)
         if parser.should_upgrade():
