@@ -12,11 +12,12 @@ from lakebed.objects.port import ObjectStore
 from lakebed.objects.slices import SliceNamer
 from lakebed.refs.dump import RefsDumper
 from lakebed.refs.log import CommitLog
-from lakebed.refs.protection import Protection
+from lakebed.refs.protection import STAGING_WRITE, Protection, blocks
 from lakebed.refs.repositories import Repositories
 from lakebed.refs.repository_metadata import RepositoryMetadata
 from lakebed.refs.resolve import Resolver
 from lakebed.refs.tags import Tags
+from lakebed.refs.targets import Targets
 from lakebed.versioning.commit import Committer
 from lakebed.versioning.importing import Importer
 from lakebed.versioning.merge import Merger
@@ -40,6 +41,7 @@ class Engine:
     metadata: RepositoryMetadata
     view: View
     readings: Readings
+    targets: Targets
     committer: Committer
     merger: Merger
     resetter: Resetter
@@ -71,11 +73,26 @@ class Engine:
         name = parse_branch_name(branch)
         require_writable(repo, force=force)
         if await self.protection.is_protected(repo, name, action):
-            raise DeniedError(
-                ErrorKind.PROTECTED_BRANCH,
-                f"branch {name} is protected against {action.replace('_', ' ')}: write to another branch and merge it",
-            )
+            raise _protected(name, action)
         return name
+
+    async def target(
+        self, repo_name: str, branch: str, *, force: bool = False
+    ) -> tuple[Repository, BranchName]:
+        """Return the live repository and the branch's name if entries may be staged there; errors as for both above."""
+        target = await self.targets.find(repo_name)
+        name = parse_branch_name(branch)
+        require_writable(target.repo, force=force)
+        if blocks(target.protection, name, STAGING_WRITE):
+            raise _protected(name, STAGING_WRITE)
+        return target.repo, name
+
+
+def _protected(name: BranchName, action: str) -> DeniedError:
+    return DeniedError(
+        ErrorKind.PROTECTED_BRANCH,
+        f"branch {name} is protected against {action.replace('_', ' ')}: write to another branch and merge it",
+    )
 
 
 def require_writable(repo: Repository, *, force: bool) -> None:

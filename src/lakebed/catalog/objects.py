@@ -128,8 +128,7 @@ class Objects:
         """
         self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, path))
         engine = self._engine
-        repo = await engine.repo(repo_name)
-        name = await engine.writable(repo, branch, action="staging_write", force=force)
+        repo, name = await engine.target(repo_name, branch, force=force)
         target = parse_path(path)
         attributes = attributes or Attributes()
         metadata = _checked(attributes.metadata)
@@ -175,8 +174,7 @@ class Objects:
         for entry in entries:
             self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, entry.path))
             self._caller.require(Action.IMPORT_FROM_STORAGE, namespace_arn(entry.address))
-        repo = await self._engine.repo(repo_name)
-        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        repo, name = await self._engine.target(repo_name, branch, force=force)
         for entry in entries:
             await self._engine.external.check(entry.address)
         await self._engine.parts.staging.write(repo, name, entries, condition=condition)
@@ -193,8 +191,7 @@ class Objects:
         """Delete objects. Paths that do not exist are no error."""
         for path in paths:
             self._caller.require(Action.DELETE_OBJECT, object_arn(repo_name, path))
-        repo = await self._engine.repo(repo_name)
-        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        repo, name = await self._engine.target(repo_name, branch, force=force)
         changes: list[Change] = [Tombstone(path=parse_path(path)) for path in paths]
         await self._engine.parts.staging.write(repo, name, changes, condition=condition)
 
@@ -213,8 +210,7 @@ class Objects:
         self._caller.require(Action.READ_OBJECT, object_arn(repo_name, source_path))
         self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, dest_path))
         engine = self._engine
-        repo = await engine.repo(repo_name)
-        name = await engine.writable(repo, branch, action="staging_write", force=force)
+        repo, name = await engine.target(repo_name, branch, force=force)
         source = await engine.source(repo, source_ref or branch)
         found = await engine.view.stat(repo, source, parse_path(source_path))
         target, now = parse_path(dest_path), await engine.parts.kv.now()
@@ -239,8 +235,7 @@ class Objects:
             PreconditionError: the object was changed meanwhile.
         """
         self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, path))
-        repo = await self._engine.repo(repo_name)
-        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        repo, name = await self._engine.target(repo_name, branch, force=force)
         found = await self._engine.view.stat(repo, await self._engine.source(repo, branch), parse_path(path))
         changed = replace(found, metadata=_checked(metadata))
         await self._engine.parts.staging.write(repo, name, [changed], condition=IfSame(found))

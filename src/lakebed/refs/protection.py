@@ -83,8 +83,13 @@ class Protection:
 
     async def is_protected(self, repo: Repository, branch: BranchName, action: str) -> bool:
         """Return whether a rule blocks `action` (`staging_write`, `commit`) on the branch."""
-        rules = (await self.get(repo))[0].rules
-        return any(action in blocked and _regex(pattern).match(branch) for pattern, blocked in rules.items())
+        return blocks((await self.get(repo))[0], branch, action)
+
+
+def blocks(protection: BranchProtection, branch: BranchName, action: str) -> bool:
+    """Return whether a rule blocks `action` on the branch."""
+    rules = protection.rules
+    return any(action in blocked and _regex(name).match(branch) for name, blocked in rules.items())
 
 
 def matches(pattern: str, branch: str) -> bool:

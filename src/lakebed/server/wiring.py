@@ -33,6 +33,7 @@ from lakebed.refs.repositories import Repositories
 from lakebed.refs.repository_metadata import RepositoryMetadata
 from lakebed.refs.resolve import Resolver
 from lakebed.refs.tags import Tags
+from lakebed.refs.targets import Targets
 from lakebed.staging.staging import Staging
 from lakebed.versioning.commit import Committer
 from lakebed.versioning.head import HeadChanges
@@ -120,6 +121,7 @@ def wire(around: Surroundings) -> Wired:
         protection=Protection(kv, clock=clock, ids=ids),
         metadata=RepositoryMetadata(kv, clock=clock, ids=ids),
         view=view,
+        targets=Targets(kv, repositories),
         readings=Readings(kv, repositories=repositories, resolver=resolver, view=view),
         committer=Committer(parts, heads),
         merger=Merger(parts, heads),
