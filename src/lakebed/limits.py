@@ -255,6 +255,8 @@ AUTH_CHANGES_REMEMBERED = 64
 S3_CLOCK_SKEW_SECONDS = 900
 # Signing keys kept with a secret: presigned URLs live a week, and a client uses one region or two.
 SIGNING_KEYS_KEPT = 16
+# Presigned URLs whose signature need not be computed again, about a KiB each: as many as are in use at a time.
+PRESIGNED_URLS_KEPT = 4096
 # A piece of a body up to this size is hashed faster than it is handed to a thread.
 INLINE_HASH_BYTES_MAX = 256 * KIB
 # The line before a chunk of a body: a size and a signature.

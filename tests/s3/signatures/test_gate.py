@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from botocore.auth import HmacV1Auth, S3SigV4Auth, S3SigV4QueryAuth
 from botocore.credentials import Credentials
+from msgspec.structs import replace
 
 from lakebed.auth.auth import Auth
 from lakebed.model.auth import IssuedKey
@@ -141,3 +142,57 @@ async def test_nothing_shows_a_secret(installed: World) -> None:
     assert PAIR.secret_access_key not in shown
     for key in signer.secret.derived.values():
         assert repr(key) not in shown
+
+
+def presigned(key: IssuedKey, **kwargs: Any) -> Request:
+    pair = Credentials(key.id, key.secret_access_key)
+    return signed_by(S3SigV4QueryAuth(pair, "s3", "us-east-1", expires=60), **kwargs)
+
+
+async def test_a_url_that_was_used_before_is_asked_everything_but_its_signature(installed: World) -> None:
+    await installed.auth.users.create("ann")
+    key = await installed.auth.credentials.create("ann")
+    gate, url = gate_of(installed.auth, installed), presigned(key)
+    first = await gate.admit(url)
+    assert await gate.admit(url) == first
+
+    assert await refusal(gate, replace(url, method="DELETE")) is Code.SIGNATURE_DOES_NOT_MATCH
+    assert await refusal(gate, replace(url, raw_path=f"{url.raw_path}x")) is Code.SIGNATURE_DOES_NOT_MATCH
+    other_host = {**url.headers, "host": "elsewhere"}
+    assert await refusal(gate, replace(url, headers=other_host)) is Code.SIGNATURE_DOES_NOT_MATCH
+
+    installed.clock.advance(61)
+    assert await refusal(gate, url) is Code.ACCESS_DENIED
+
+
+async def test_a_url_that_was_used_before_fails_with_its_key(installed: World) -> None:
+    await installed.auth.users.create("ann")
+    key = await installed.auth.credentials.create("ann")
+    gate, url = gate_of(installed.auth, installed), presigned(key)
+    await gate.admit(url)
+
+    await installed.process().credentials.delete("ann", key.id)
+
+    assert await refusal(gate, url) is Code.INVALID_ACCESS_KEY_ID
+
+
+async def test_a_url_that_was_used_before_has_the_permissions_of_now(installed: World) -> None:
+    await installed.auth.users.create("ann")
+    key = await installed.auth.credentials.create("ann")
+    gate, url = gate_of(installed.auth, installed), presigned(key)
+    assert not (await gate.admit(url)).caller.may("fs:ReadObject", "arn:lakefs:fs:::repository/a/object/b")
+
+    await installed.process().groups.add_member("Admins", "ann")
+
+    assert (await gate.admit(url)).caller.may("fs:ReadObject", "arn:lakefs:fs:::repository/a/object/b")
+
+
+async def test_only_so_many_urls_are_remembered(installed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakebed.s3.signatures.gate.PRESIGNED_URLS_KEPT", 3)
+    key = await installed.auth.credentials.create("admin")
+    gate = gate_of(installed.auth, installed)
+
+    for number in range(8):
+        await gate.admit(presigned(key, target=f"/lake/main/{number}"))
+
+    assert len(gate._seen) <= 3

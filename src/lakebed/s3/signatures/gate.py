@@ -4,20 +4,26 @@ A request is let in if somebody's secret signed it, the signature covers it, and
 neither too old nor too early. What is let in comes with the caller, whom the catalog asks
 about permissions, and with what was signed about the body, which is checked as the body
 is read (`body.plan_body`).
+
+A presigned URL is mostly used more than once: a reader of a large file asks for it piece by
+piece. Two requests that are alike to the last byte of their heads have the same signature,
+so it is computed once; whether the key still has its owner and the URL still its time is asked
+for each of them.
 """
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from lakebed.auth.caller import Caller
-from lakebed.auth.secret import Signer
+from lakebed.auth.secret import Secret, Signer
 from lakebed.env.clock import Clock
+from lakebed.limits import PRESIGNED_URLS_KEPT
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.scheme import SignedV4, find_signature
 from lakebed.s3.signatures.v2 import verify_v2
-from lakebed.s3.signatures.v4 import verify_v4
+from lakebed.s3.signatures.v4 import require_time, verify_v4
 from lakebed.s3.signatures.verified import Verified
 
 
@@ -36,6 +42,17 @@ class Admitted(msgspec.Struct, frozen=True):
     verified: Verified
 
 
+_Head: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """A presigned URL that was verified by a secret."""
+
+    signed: SignedV4
+    verified: Verified
+    secret: Secret
+
+
 class Gate:
     """Lets in what is signed well."""
 
@@ -44,6 +61,7 @@ class Gate:
         self._signers = signers
         self._clock = clock
         self._region = region
+        self._seen: dict[_Head, _Seen] = {}
 
     async def admit(self, request: Request, *, virtual_bucket: str | None = None) -> Admitted:
         """Return who `request` comes from. `virtual_bucket` is the bucket that the host names.
@@ -51,7 +69,9 @@ class Gate:
         Raises:
             S3Error: the request is not signed, or not well.
         """
-        signed = find_signature(request)
+        head = (request.method, request.raw_path, request.raw_query, tuple(request.headers.items()))
+        seen = self._seen.get(head)
+        signed = seen.signed if seen is not None else find_signature(request)
         if signed is None:
             raise S3Error(Code.ACCESS_DENIED, "Access Denied")
         signer = await self._signers.signer_for(signed.access_key)
@@ -62,8 +82,18 @@ class Gate:
                 AWSAccessKeyId=signed.access_key,
             )
         now = self._clock.now()
+        if seen is not None and seen.secret is signer.secret:
+            require_time(seen.signed, now)
+            return Admitted(signer.caller, seen.verified)
         if isinstance(signed, SignedV4):
             verified = verify_v4(request, signed, signer.secret, now=now, region=self._region)
+            if signed.is_presigned:
+                self._remember(head, _Seen(signed, verified, signer.secret))
         else:
             verified = verify_v2(request, signed, signer.secret, now=now, virtual_bucket=virtual_bucket)
         return Admitted(signer.caller, verified)
+
+    def _remember(self, head: _Head, seen: _Seen) -> None:
+        if len(self._seen) >= PRESIGNED_URLS_KEPT:
+            self._seen.clear()
+        self._seen[head] = seen

@@ -40,7 +40,7 @@ def verify_v4(
         S3Error: the signature does not hold, or not now, or not here, or does not cover enough.
     """
     _require_scope(signed, region)
-    _require_time(signed, now)
+    require_time(signed, now)
     _require_coverage(request, signed)
     key = signing_key(secret, signed.scope)
     scope = signed.scope.text
@@ -101,7 +101,8 @@ def _require_scope(signed: SignedV4, region: str | None) -> None:
         raise refusal(f"the region '{signed.scope.region}' is wrong; expecting '{region}'", Region=region)
 
 
-def _require_time(signed: SignedV4, now: Instant) -> None:
+def require_time(signed: SignedV4, now: Instant) -> None:
+    """Raise `S3Error` if a signature is not good now: too old, expired, or from the future."""
     if signed.expires_seconds is None:
         if abs(now - signed.signed_at) > _SKEW:
             raise too_skewed(signed.stamp, now)
