@@ -1,6 +1,7 @@
 """Cut a stream of bytes into pieces of a useful size."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 
 
 async def gathered(chunks: AsyncIterator[bytes], size_bytes_min: int) -> AsyncIterator[bytes]:
@@ -18,6 +19,22 @@ async def gathered(chunks: AsyncIterator[bytes], size_bytes_min: int) -> AsyncIt
             held, size_bytes = [], 0
     if size_bytes:
         yield b"".join(held)
+
+
+async def poured(chunks: AsyncIterator[bytes], write: Callable[[bytes], Coroutine[None, None, None]]) -> None:
+    """Write every chunk, in order, each while the next one arrives. Nothing is being written when this ends."""
+    writing: asyncio.Task[None] | None = None
+    try:
+        async for chunk in chunks:
+            if writing is not None:
+                await writing
+            writing = asyncio.create_task(write(chunk))
+    finally:
+        if writing is not None:
+            # Of two errors the one of `chunks` is told, and this one only looked at.
+            await asyncio.gather(writing, return_exceptions=True)
+    if writing is not None:
+        await writing
 
 
 async def held_back(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

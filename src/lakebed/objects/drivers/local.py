@@ -32,7 +32,7 @@ from lakebed.objects.checks import (
     cut_range,
     key_missing,
 )
-from lakebed.objects.chunks import gathered
+from lakebed.objects.chunks import gathered, poured
 from lakebed.objects.local.changes import SmallPut
 from lakebed.objects.local.disk import Disk, RealDisk
 from lakebed.objects.local.faults import translated
@@ -118,8 +118,7 @@ class LocalObjects:
         spool = await self._run(Spool, opened.root)
         try:
             await self._run(spool.write, buffer)
-            async for piece in gathered(chunks, STREAM_CHUNK_BYTES):
-                await self._run(spool.write, piece)
+            await poured(gathered(chunks, STREAM_CHUNK_BYTES), lambda piece: self._run(spool.write, piece))
             return await self._run(spool.finish, key, when)
         finally:
             await self._run(spool.close)
@@ -209,8 +208,7 @@ class LocalObjects:
         opened = self._opened or await self._open()
         spool = await self._run(PartSpool, opened.root.uploads, key, upload, number)
         try:
-            async for piece in gathered(chunks, STREAM_CHUNK_BYTES):
-                await self._run(spool.write, piece)
+            await poured(gathered(chunks, STREAM_CHUNK_BYTES), lambda piece: self._run(spool.write, piece))
             return await self._run(spool.finish, size_bytes)
         finally:
             await self._run(spool.close)
