@@ -147,6 +147,8 @@ class TestOnAServer:
             assert code(refused) == ("NotImplemented", 501)
         with pytest.raises(s3.exceptions.BucketAlreadyOwnedByYou):
             s3.create_bucket(Bucket=lake)
+        with pytest.raises(s3.exceptions.NoSuchBucket, match="a bucket is a repository"):
+            s3.delete_bucket(Bucket="nowhere")
 
     def test_a_tool_that_was_pointed_at_the_rest_api_is_told(self, endpoint: Endpoint, lake: str) -> None:
         client = endpoint.client(endpoint_url=f"{endpoint.url}/api/v1")
@@ -156,13 +158,14 @@ class TestOnAServer:
         assert "/api/v1" in str(refused.value)
 
     def test_a_wrong_secret_and_an_unknown_key(self, endpoint: Endpoint, lake: str) -> None:
-        for options, told in (
-            ({"aws_secret_access_key": "wrong"}, "SignatureDoesNotMatch"),
-            ({"aws_access_key_id": "AKIANOBODY"}, "InvalidAccessKeyId"),
+        for options, told, named in (
+            ({"aws_secret_access_key": "wrong"}, "SignatureDoesNotMatch", endpoint.process.access_key),
+            ({"aws_access_key_id": "AKIANOBODY"}, "InvalidAccessKeyId", "AKIANOBODY"),
         ):
             with pytest.raises(ClientError) as refused:
                 endpoint.client(**options).put_object(Bucket=lake, Key="main/x", Body=b"1")
             assert code(refused) == (told, 403)
+            assert named in refused.value.response["Error"]["Message"]
 
     def test_a_body_that_is_not_what_was_signed_leaves_nothing(
         self, endpoint: Endpoint, s3: Any, lake: str

@@ -241,10 +241,18 @@ async def _explained(error: LakebedError, call: Call, *, writes: bool) -> S3Erro
                 "This is the S3 endpoint, and there is no repository 'api': the endpoint of S3 tools ends before "
                 "/api/v1; the REST API takes Basic or Bearer credentials, not AWS signatures.",
             )
-        return S3Error(Code.NO_SUCH_BUCKET, str(error), BucketName=call.bucket)
+        return S3Error(Code.NO_SUCH_BUCKET, f"{error}: a bucket is a repository", BucketName=call.bucket)
     if writes and error.kind in _NO_BRANCH and await _is_ref(call.session, call.bucket, call.ref):
         return S3Error(
             Code.READ_ONLY_REF, f"{call.ref!r} is a tag or a commit, which never change: write to a branch."
+        )
+    if error.kind is ErrorKind.PROTECTED_BRANCH:
+        return S3Error(
+            Code.PROTECTED_BRANCH, f"branch {call.ref!r} is protected: write to another branch and merge it"
+        )
+    if error.kind is ErrorKind.BRANCH_NOT_FOUND:
+        return S3Error(
+            Code.NO_SUCH_BRANCH, f"{error}: create it, or write to <branch>/<path> of another", Key=call.key
         )
     translated = s3_error(error)
     if translated.code in (Code.NO_SUCH_KEY, Code.NO_SUCH_BRANCH):

@@ -80,6 +80,16 @@ async def create_bucket(call: Call) -> Reply:
     )
 
 
+async def delete_bucket(call: Call) -> Reply:
+    """Refuse: who empties a bucket and removes it means its objects, not the history of all branches."""
+    await call.session.repositories.get(call.bucket)
+    raise S3Error(
+        Code.NOT_IMPLEMENTED,
+        "A repository cannot be deleted here: use `lakebed repo delete` or the REST API.",
+        BucketName=call.bucket,
+    )
+
+
 async def get_acl(call: Call) -> Reply:
     """Say that whoever may ask owns it: permissions are policies of users here."""
     if call.key:

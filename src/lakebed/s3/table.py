@@ -30,6 +30,7 @@ OPERATIONS: Final = (
     _service("ListBuckets", "GET", buckets.list_buckets),
     _bucket("HeadBucket", "HEAD", buckets.head_bucket),
     _bucket("CreateBucket", "PUT", buckets.create_bucket),
+    _bucket("DeleteBucket", "DELETE", buckets.delete_bucket),
     _bucket("ListObjects", "GET", lists.list_objects),
     _bucket("ListObjectsV2", "GET", lists.list_objects_v2, "list-type"),
     _bucket("DeleteObjects", "POST", deletes.delete_objects, "delete"),

@@ -78,7 +78,7 @@ class Gate:
         if signer is None:
             raise S3Error(
                 Code.INVALID_ACCESS_KEY_ID,
-                "The AWS Access Key Id you provided does not exist in our records.",
+                f"There is no access key {signed.access_key} here: use one of a Lakebed user.",
                 AWSAccessKeyId=signed.access_key,
             )
         now = self._clock.now()

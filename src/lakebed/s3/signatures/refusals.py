@@ -23,8 +23,8 @@ def does_not_match(
         details |= {"CanonicalRequest": canonical, "CanonicalRequestBytes": octets(canonical).hex(" ")}
     return S3Error(
         Code.SIGNATURE_DOES_NOT_MATCH,
-        "The request signature we calculated does not match the signature you provided. "
-        "Check your key and signing method.",
+        f"The signature does not hold. Check the secret that belongs to the access key {access_key}, "
+        "and that nothing on the way changes the request.",
         **details,
     )
 
