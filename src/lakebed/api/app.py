@@ -23,7 +23,7 @@ from lakebed.auth.decisions import Permissions
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
 from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, send_reply
 from lakebed.limits import JSON_BODY_BYTES_MAX
-from lakebed.telemetry.log import get_logger
+from lakebed.telemetry.log import info
 from lakebed.telemetry.request_ids import RequestIds
 from lakebed.telemetry.requests import RequestMeter
 
@@ -35,8 +35,6 @@ _ROOT_BYTES: Final = len(ROOT)
 _READS: Final = frozenset({"GET", "HEAD"})
 _CLIENT_GONE: Final = 499
 _NOBODY: Final = Caller(id="", permissions=Permissions([], user=""))
-
-log = get_logger(__name__)
 
 
 class RestApp:
@@ -119,9 +117,9 @@ class RestApp:
         try:
             reply = await operation.handler(call)
         except LakebedError as error:
-            log.info("request", **fields, outcome=error.kind.value)
+            info(__name__, "request", {**fields, "outcome": error.kind.value})
             raise
-        log.info("request", **fields, outcome=reply.status)
+        info(__name__, "request", {**fields, "outcome": reply.status})
         return reply
 
     async def _caller(self, operation: Operation, headers: Mapping[bytes, bytes]) -> Caller:

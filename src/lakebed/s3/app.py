@@ -27,7 +27,7 @@ from lakebed.s3.reply import error_reply
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.gate import Gate
 from lakebed.s3.table import OPERATIONS
-from lakebed.telemetry.log import get_logger
+from lakebed.telemetry.log import info
 from lakebed.telemetry.request_ids import RequestIds
 from lakebed.telemetry.requests import RequestMeter
 
@@ -38,8 +38,6 @@ _DOMAIN_SEPARATOR: Final = "."
 _NO_QUERY: Final[Mapping[str, str]] = {}
 _WITH_BODY: Final = frozenset({"PUT", "POST"})
 _CLOSE: Final = (b"connection", b"close")
-
-log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,9 +222,9 @@ async def _logged(operation: Operation, call: Call) -> Reply:
     try:
         reply = await _answered(operation, call)
     except S3Error as error:
-        log.info("request", **fields, outcome=error.code.text)
+        info(__name__, "request", {**fields, "outcome": error.code.text})
         raise
-    log.info("request", **fields, outcome=reply.status)
+    info(__name__, "request", {**fields, "outcome": reply.status})
     return reply
 
 
