@@ -5,7 +5,7 @@ of exactly the version that was read. `update` is the one loop that does so, and
 `lifecycle` says how a branch comes to be and goes. Deleting moves its layers to
 `retired` in the very swap to the tombstone; a branch created under the name
 again carries the retired layers and all counters on, so that nothing of the old
-one is lost, dropped too early, or numbered twice.
+one is lost, dropped too early, or numbered twice. The same goes for compacted trees.
 """
 
 from collections.abc import Callable
@@ -244,12 +244,13 @@ def new_branch(
         last_token=previous.last_token,
         min_era=previous.min_era,
         retired=previous.retired,
+        retired_trees=previous.retired_trees,
         updated_at=later(previous.updated_at, now),
     )
 
 
 def bury(branch: Branch, now: Instant) -> DeletedBranch:
-    """Return the tombstone of `branch`: every layer it has retired, every counter kept."""
+    """Return the tombstone of `branch`: every layer and tree it has retired, every counter kept."""
     layers: tuple[Layer, ...] = branch.sealed
     next_seq = branch.next_seq
     if branch.staging_token is not None:
@@ -263,6 +264,7 @@ def bury(branch: Branch, now: Instant) -> DeletedBranch:
         min_era=branch.min_era,
         retired=(*branch.retired, *(RetiredLayer(layer=layer, at=at) for layer in layers)),
         updated_at=at,
+        retired_trees=branch.with_tree_retired(at),
     )
 
 

@@ -16,8 +16,8 @@ A layer that was retired for longer than a grace period (or sooner, if the recor
     2. swap  it out of `retired`             crash: the same; not while a stash that is popping may ask for it
     3. drop  the token's partition when its grace is over, if no record names it as staging or sealed and no stash keeps it
     4. remove the entry
-1 before 2: afterwards only the entry knows of the token. Segments have no partition
-and just leave the list; their files are the collector's.
+1 before 2: afterwards only the entry knows of the token. Segments and trees have no partition: they stay
+listed for the whole grace, which protects their files, and then just leave the list.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -40,7 +40,7 @@ from lakebed.kv.port import Expect, KVStore
 from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.ids import BranchName, StagingToken
-from lakebed.model.layers import Layer, TokenLayer
+from lakebed.model.layers import Layer, TokenLayer, layer_name
 from lakebed.model.repository import (
     CleanupEntry,
     CreatingRepository,
@@ -140,13 +140,16 @@ class Cleaner:
             if item is None:
                 return entries
             record = decode_branch(item.value)
-            surplus = record.retired[:-RETIRED_LISTED]
+            tokens = [r for r in record.retired if isinstance(r.layer, TokenLayer)]
+            surplus = tokens[:-RETIRED_LISTED]
             old = [r for r in record.retired if r in surplus or after(r.at, GRACE_SECONDS) < now]
+            trees = tuple(r for r in record.retired_trees if after(r.at, GRACE_SECONDS) >= now)
             if old:
                 # Asked after the record was read: what is retired there is popped by now, or popping still.
-                popping = await self._tokens_of_stashes(partition, {StashState.POPPING})
-                old = [r for r in old if not _tokens([r.layer]) & popping]
-            if not old:
+                popping = await self._layers_of_stashes(partition, {StashState.POPPING})
+                names = set(map(layer_name, popping))
+                old = [r for r in old if layer_name(r.layer) not in names]
+            if not old and trees == record.retired_trees:
                 return entries
             for retired in old:
                 if isinstance(retired.layer, TokenLayer):
@@ -155,7 +158,9 @@ class Cleaner:
                     entries[key] = TokenCleanup(token=token, partition=partition, branch=name)
                     await self._note(key, entries[key])
             kept = tuple(retired for retired in record.retired if retired not in old)
-            drained = replace(record, retired=kept, updated_at=later(record.updated_at, now))
+            drained = replace(
+                record, retired=kept, retired_trees=trees, updated_at=later(record.updated_at, now)
+            )
             if await self._swapped(partition, drained, Versioned(record, item.version)):
                 return entries
             await back_off(attempt, clock=self._clock, ids=self._ids)
@@ -212,7 +217,7 @@ class Cleaner:
             for item in items:
                 tokens |= await self._bury(entry.partition, decode_branch(item.value).name)
         async for items in scan_records(self._kv, entry.partition, STASHES_PREFIX):
-            tokens.update(decode_stash(item.value).layer.token for item in items)
+            tokens |= _tokens(decode_stash(item.value).layer for item in items)
         for token in sorted(tokens):
             await self._kv.drop(token, first=[OPEN_KEY])
         store = await self._open_store(entry.namespace)
@@ -270,18 +275,15 @@ class Cleaner:
                     found |= _tokens(record.sealed)
                     if record.staging_token is not None:
                         found.add(record.staging_token)
-        return frozenset(found) | await self._tokens_of_stashes(
-            partition, set(StashState) - {StashState.POPPED}
-        )
+        stashed = await self._layers_of_stashes(partition, set(StashState) - {StashState.POPPED})
+        return frozenset(found) | _tokens(stashed)
 
-    async def _tokens_of_stashes(
-        self, partition: str, states: AbstractSet[StashState]
-    ) -> frozenset[StagingToken]:
-        found: set[StagingToken] = set()
+    async def _layers_of_stashes(self, partition: str, states: AbstractSet[StashState]) -> list[Layer]:
+        found: list[Layer] = []
         async for items in scan_records(self._kv, partition, STASHES_PREFIX):
             stashes = [decode_stash(item.value) for item in items]
-            found.update(stash.layer.token for stash in stashes if stash.state in states)
-        return frozenset(found)
+            found += [stash.layer for stash in stashes if stash.state in states]
+        return found
 
     async def _note(self, key: bytes, entry: TokenCleanup) -> None:
         await settled_swap(

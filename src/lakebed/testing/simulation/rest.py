@@ -7,6 +7,7 @@ from lakebed.errors import ErrorKind
 from lakebed.limits import GRACE_SECONDS
 from lakebed.model.branch import Branch
 from lakebed.model.ids import BranchName, Path
+from lakebed.model.layers import layer_name
 from lakebed.model.stash import StashState
 from lakebed.refs.keys import CLEANUP_PARTITION, REPOSITORIES_PARTITION
 from lakebed.testing.simulation.clients import PATHS, Lake
@@ -144,7 +145,7 @@ def check_no_leaks(world: World) -> None:
             if record.retired:
                 raise LawBrokenError(f"{record.name} still has retired layers: {record.retired}")
         reachable.update(
-            stash.layer.token
+            layer_name(stash.layer)
             for stash in world.truth.stashes(repo.partition)
             if stash.state is StashState.STANDING
         )
