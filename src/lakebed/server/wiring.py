@@ -5,7 +5,7 @@ built cold, and the commands run what needs running.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakebed.auth.caller import SYSTEM
@@ -13,6 +13,9 @@ from lakebed.catalog.engine import Engine
 from lakebed.catalog.session import Session, Sessions
 from lakebed.committed.cache import RangeCache
 from lakebed.committed.trees import Trees
+from lakebed.compaction.jobs import JobRunner
+from lakebed.compaction.limits import CompactionLimits
+from lakebed.compaction.service import CompactionService
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.env.work import Workers
@@ -33,6 +36,7 @@ from lakebed.refs.repositories import Repositories
 from lakebed.refs.repository_metadata import RepositoryMetadata
 from lakebed.refs.resolve import Resolver
 from lakebed.refs.tags import Tags
+from lakebed.staging.appending import SegmentUse
 from lakebed.staging.staging import Staging
 from lakebed.versioning.commit import Committer
 from lakebed.versioning.head import HeadChanges
@@ -62,7 +66,9 @@ class Surroundings:
     transfers: Workers | None = None
     """Threads for bytes that a client waits for; None for those of everything else."""
     staging_wait_seconds: float = 0.0
+    staging_segments: SegmentUse = SegmentUse.AUTO
     cut_rule: CutRule = DEFAULT_RULE
+    compaction_limits: CompactionLimits = field(default_factory=CompactionLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,7 @@ class Wired:
     catalog: Session
     """The use cases on behalf of the installation itself."""
     cleaner: Cleaner
+    job_runner: JobRunner
 
 
 def wire(around: Surroundings) -> Wired:
@@ -96,6 +103,7 @@ def wire(around: Surroundings) -> Wired:
         clock=clock,
         ids=ids,
         wait_seconds=around.staging_wait_seconds,
+        use_segments=around.staging_segments,
     )
     parts = Parts(
         kv=kv,
@@ -134,6 +142,7 @@ def wire(around: Surroundings) -> Wired:
             ids=ids,
             workers=around.workers,
         ),
+        compaction=CompactionService(parts, repositories, limits=around.compaction_limits),
         external=around.external,
         slices=SliceNamer(ids),
         store_of=stores.store,
@@ -141,7 +150,13 @@ def wire(around: Surroundings) -> Wired:
     )
     cleaner = Cleaner(kv, repositories, open_store=around.open_store, clock=clock, ids=ids)
     sessions = Sessions(engine)
-    return Wired(engine=engine, sessions=sessions, catalog=sessions.of(SYSTEM), cleaner=cleaner)
+    return Wired(
+        engine=engine,
+        sessions=sessions,
+        catalog=sessions.of(SYSTEM),
+        cleaner=cleaner,
+        job_runner=JobRunner(parts, stores.store),
+    )
 
 
 class _Namespaces:
