@@ -55,7 +55,7 @@ def counters_forgotten_with_the_branch(patch: pytest.MonkeyPatch) -> None:
 
 
 def dropped_layers_read_as_empty(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reader, "names_token", lambda branch, token: True)
+    patch.setattr(reader, "names_layer", lambda branch, layer: True)
 
 
 def merge_into_a_dirty_branch(patch: pytest.MonkeyPatch) -> None:

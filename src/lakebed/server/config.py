@@ -14,6 +14,7 @@ from lakebed.model.auth import KeyPair
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.effective import Effective, effective
 from lakebed.server.tls import Tls
+from lakebed.staging.appending import SegmentUse
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -39,6 +40,7 @@ class Config:
     cache_bytes: int = CACHE_BYTES_DEFAULT
     staging_wait_seconds: float = 0.0
     """How long a write waits for others to share its round trip."""
+    staging_segments: SegmentUse = SegmentUse.AUTO
     default_storage: str = "local"
     """`local` or `s3`: what clients are told when they ask."""
     installation_key: str | None = field(default=None, repr=False)
@@ -56,6 +58,10 @@ class Config:
     port: int = 8000
     tls: Tls | None = None
     workers: int = 2
+    compaction: bool = True
+    """Whether `lakebed run` starts a compactor beside its workers."""
+    compactor_jobs: int | None = None
+    """Jobs that a compactor does at a time; None means as many as there are processors."""
     shutdown_seconds: int = 30
     log_level: int = logging.INFO
     log_json: bool = False
@@ -81,7 +87,7 @@ def load_config(
         InvalidInputError: `INVALID_CONFIG`: with the name of what is wrong, and what it can be.
     """
     given = effective(flags=flags, environment=environment, file=file)
-    host, port = _host_and_port(given["listen"])
+    host, port = host_and_port(given["listen"])
     return Config(
         data=given["data"],
         kv_url=given["database"],
@@ -97,11 +103,12 @@ def load_config(
         import_prefixes=tuple(_address(each) for each in given["storage.local.import_prefixes"]),
         cache_bytes=given["cache.bytes"],
         staging_wait_seconds=given["staging.wait_seconds"],
+        staging_segments=SegmentUse(given["staging.segments"]),
         default_storage=given["storage.default"],
         installation_key=given["installation.key"],
         first_user=FirstUser(name=given["installation.user_name"], pair=_first_pair(given)),
         s3_domain=given["s3.domain"],
-        s3_listen=_host_and_port(given["s3.listen"]) if given["s3.listen"] else None,
+        s3_listen=host_and_port(given["s3.listen"]) if given["s3.listen"] else None,
         s3_region=given["s3.region"],
         threads=given["threads"],
         processes=given["processes"],
@@ -109,6 +116,8 @@ def load_config(
         port=port,
         tls=_tls(given),
         workers=given["workers"],
+        compaction=given["compaction"],
+        compactor_jobs=given["compactor.jobs"],
         shutdown_seconds=given["shutdown_seconds"],
         log_level=logging.getLevelNamesMapping()[given["log.level"].upper()],
         log_json=given["log.format"] == "json",
@@ -131,7 +140,8 @@ def _load(kind: type[Any], value: Any) -> Any:
     return Path(value)
 
 
-def _host_and_port(listen: str) -> tuple[str, int]:
+def host_and_port(listen: str) -> tuple[str, int]:
+    """Return what HOST:PORT says; without a host, loopback."""
     host, _, port = listen.rpartition(":")
     return host.strip("[]") or _LOOPBACK, int(port)
 

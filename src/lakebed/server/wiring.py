@@ -12,6 +12,7 @@ from lakebed.auth.caller import SYSTEM
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.session import Session, Sessions
 from lakebed.committed.cache import RangeCache
+from lakebed.committed.segments import SegmentFiles
 from lakebed.committed.trees import Trees
 from lakebed.compaction.jobs import JobRunner
 from lakebed.compaction.limits import CompactionLimits
@@ -99,6 +100,7 @@ def wire(around: Surroundings) -> Wired:
         kv,
         branches=branches,
         base=CommittedBase(commits, stores.trees),
+        segments=SegmentFiles(stores.store, around.cache, around.workers),
         workers=around.workers,
         clock=clock,
         ids=ids,

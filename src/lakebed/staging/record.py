@@ -26,7 +26,8 @@ def layers_of(branch: Branch) -> tuple[Layer, ...]:
 
 def tokens_of(branch: Branch) -> tuple[StagingToken, ...]:
     """Return the tokens among the layers, newest first."""
-    return tuple([layer.token for layer in layers_of(branch) if isinstance(layer, TokenLayer)])
+    sealed = tuple([layer.token for layer in branch.sealed if isinstance(layer, TokenLayer)])
+    return (branch.staging_token, *sealed) if branch.staging_token is not None else sealed
 
 
 def names_token(branch: Branch, token: StagingToken) -> bool:

@@ -91,6 +91,7 @@ async def open_wired(
     ids: IdSource | None = None,
     cut_rule: CutRule = DEFAULT_RULE,
     compaction_limits: CompactionLimits | None = None,
+    staging_segments: SegmentUse = SegmentUse.AUTO,
 ) -> AsyncIterator[tuple[Wired, KVStore]]:
     """Yield an engine without a repository, and the KV it is on."""
     clock = clock or SystemClock()
@@ -116,6 +117,7 @@ async def open_wired(
                 temp=Path(temp),
                 cut_rule=cut_rule,
                 compaction_limits=compaction_limits or CompactionLimits(),
+                staging_segments=staging_segments,
             )
         )
         yield wired, store_kv

@@ -254,7 +254,8 @@ async def test_a_write_that_may_have_been_overwritten_is_neither_success_nor_ref
     assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
 
 
-async def test_a_dropped_layer_never_reads_as_empty(lake: Lake) -> None:
+async def test_a_dropped_layer_never_reads_as_empty() -> None:
+    lake = await make_lake()
     await lake.write(entry("a"))
     old = await lake.branch()
     assert old.staging_token is not None
