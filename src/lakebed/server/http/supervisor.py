@@ -31,6 +31,8 @@ Report = LakebedError | None
 # How Python ends a process whose main function raises.
 _FAILED: Final = 1
 Target = Callable[[str, Sequence[socket.socket], Balance, Connection], None]
+Beside = Callable[[str, Connection], None]
+"""What a process does that serves no requests."""
 
 
 @dataclass(slots=True)
@@ -54,11 +56,16 @@ class Supervisor:
         workers: int,
         seconds: float,
         clock: Clock,
+        beside: Beside | None = None,
     ) -> None:
-        """Give each of so many workers `config` and the sockets, and at the end `seconds` to finish."""
+        """Give each of so many workers `config` and the sockets, and at the end `seconds` to finish.
+
+        `beside` runs in one more process, which is kept alive like the workers.
+        """
         # A fork would copy the locks of Arrow's and Polars' threads, which ran during set-up, but not the threads.
         self._context = multiprocessing.get_context("spawn")
         self._target = target
+        self._beside = beside
         self._config = config
         self._sockets = sockets
         self._count = workers
@@ -81,7 +88,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._heed)
         try:
-            for slot in range(self._count):
+            for slot in range(self._count + (self._beside is not None)):
                 self._spawn(slot)
             while not self._stopping:
                 self._step()
@@ -94,17 +101,25 @@ class Supervisor:
 
     def _spawn(self, slot: int) -> None:
         reports, said = self._context.Pipe(duplex=False)
-        process = self._context.Process(
-            target=self._target,
-            args=(self._config, self._sockets, self._balance.of(slot), said),
-            name=f"lakebed-worker-{slot}",
-        )
+        process = self._process(slot, said)
         # Ctrl-C is for the supervisor, which tells its workers; what is ignored now is ignored by them from the start.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         process.start()
         signal.signal(signal.SIGINT, before)
         said.close()
         self._workers.append(_Worker(process, reports, slot, self._clock.monotonic()))
+
+    def _process(self, slot: int, said: Connection) -> SpawnProcess:
+        if slot == self._count:
+            # The place after the last worker's: it takes no connections.
+            return self._context.Process(
+                target=self._beside, args=(self._config, said), name="lakebed-beside"
+            )
+        return self._context.Process(
+            target=self._target,
+            args=(self._config, self._sockets, self._balance.of(slot), said),
+            name=f"lakebed-worker-{slot}",
+        )
 
     def _step(self) -> None:
         """Wait until something happens, and do what follows."""
