@@ -268,6 +268,25 @@ def bury(branch: Branch, now: Instant) -> DeletedBranch:
     )
 
 
+async def swapped_once(kv: KVStore, partition: str, new: BranchRecord, old: Versioned[BranchRecord]) -> bool:
+    """Swap a record, live or deleted, once; False means look again, whether it was lost or nobody knows."""
+    try:
+        await kv.swap(
+            partition,
+            branch_key(new.name),
+            encode_branch(new),
+            expected=old.version,
+            names=branch_names(new) if isinstance(new, Branch) else (),
+        )
+    except ConflictError:
+        return False
+    except UnavailableError as error:
+        if not is_unknown(error):
+            raise
+        return False
+    return True
+
+
 def branch_names(branch: Branch) -> tuple[bytes, ...]:
     """Return what a fence on the branch can be compared with: its staging token and its commit."""
     return ((branch.staging_token or "").encode(), branch.commit_id.encode())

@@ -15,7 +15,7 @@ from lakebed.model.branch import Branch
 from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import EMPTY_TREE, BranchName, Nonce, Path, RepoName, RepoUid
 from lakebed.model.repository import Repository
-from lakebed.objects.drivers.memory import MemoryObjects
+from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.branches import Branches
 from lakebed.refs.commits import Commits
@@ -59,7 +59,7 @@ class Lake:
     base: DictBase
     staging: Staging
     segments: SegmentFiles
-    store: MemoryObjects
+    bucket: MemoryBucket
 
     async def branch(self) -> Branch:
         return (await self.branches.get(REPO, MAIN)).value
@@ -82,7 +82,8 @@ async def make_lake(kv=None, *, use=SegmentUse.AUTO) -> Lake:
     )
     await branches.create(REPO, MAIN, first.id)
     base = DictBase()
-    workers, store = InlineWorkers(), MemoryObjects()
+    workers, bucket = InlineWorkers(), MemoryBucket()
+    store = MemoryObjects(bucket=bucket)
 
     async def store_of(repo: Repository) -> ObjectStore:
         return store
@@ -98,7 +99,7 @@ async def make_lake(kv=None, *, use=SegmentUse.AUTO) -> Lake:
         ids=ids,
         use_segments=use,
     )
-    return Lake(memory, branches, base, staging, segments, store)
+    return Lake(memory, branches, base, staging, segments, bucket)
 
 
 @pytest.fixture(params=SegmentUse)
