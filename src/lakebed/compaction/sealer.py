@@ -15,7 +15,12 @@ from lakebed.compaction.load import Load
 from lakebed.compaction.sensor import seal_reason
 from lakebed.env.clock import Clock, Instant
 from lakebed.errors import ConflictError, NotFoundError
-from lakebed.limits import COMPACTION_POLL_SHARE, COMPACTION_STAGED_LOOKS, SEALED_LAYERS_SLOWDOWN
+from lakebed.limits import (
+    COMPACTION_COUNTS_MAX,
+    COMPACTION_POLL_SHARE,
+    COMPACTION_STAGED_LOOKS,
+    SEALED_LAYERS_SLOWDOWN,
+)
 from lakebed.model.branch import Branch
 from lakebed.model.ids import BranchName, StagingToken
 from lakebed.model.repository import Repository
@@ -51,14 +56,14 @@ class Sealer:
     ) -> dict[BranchName, Branch]:
         """Seal what is worth it, and return those branches as they are now, by name."""
         sealed: dict[BranchName, Branch] = {}
-        looks = 0
-        for branch in branches:
-            token = branch.staging_token
-            if token is None or len(branch.sealed) >= _LAYERS_MAX or not self._is_due(token):
-                continue
-            if looks == COMPACTION_STAGED_LOOKS:
-                break
-            looks += 1
+        due = [
+            (self._due_at(branch.staging_token), branch.staging_token, branch)
+            for branch in branches
+            if branch.staging_token is not None and len(branch.sealed) < _LAYERS_MAX
+        ]
+        due = [each for each in due if each[0] <= self._clock.monotonic()]
+        # Those first that were not looked into for the longest time: nobody is passed over for ever.
+        for _, token, branch in sorted(due, key=lambda each: each[0])[:COMPACTION_STAGED_LOOKS]:
             reason = await self._look(token, now)
             if reason is None:
                 continue
@@ -69,7 +74,7 @@ class Sealer:
                 # Too many change it at once, or it was deleted: the next look tells.
                 continue
             log.info("sealed", repository=repo.name, branch=branch.name, reason=reason)
-        while len(self._looks) > COMPACTION_STAGED_LOOKS * COMPACTION_POLL_SHARE:
+        while len(self._looks) > COMPACTION_COUNTS_MAX:
             del self._looks[next(iter(self._looks))]
         return sealed
 
@@ -84,9 +89,9 @@ class Sealer:
         )
         return sealed.value
 
-    def _is_due(self, token: StagingToken) -> bool:
+    def _due_at(self, token: StagingToken) -> float:
         known = self._looks.get(token)
-        return known is None or self._clock.monotonic() >= known.again_at
+        return known.again_at if known is not None else 0.0
 
     async def _look(self, token: StagingToken, now: Instant) -> str | None:
         """Return why the token should be sealed, and remember what it held."""

@@ -110,7 +110,7 @@ class CompactionService:
         repositories: Repositories,
         *,
         limits: CompactionLimits | None = None,
-        kinds: AbstractSet[JobKind] = frozenset({JobKind.L2}),
+        kinds: AbstractSet[JobKind] = frozenset(JobKind),
     ) -> None:
         """Give out jobs of these kinds only."""
         self._parts = parts

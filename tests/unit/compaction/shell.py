@@ -105,7 +105,7 @@ class Shell:
     def another_service(self) -> CompactionService:
         """Return the service of another process."""
         engine = self.wired.engine
-        return CompactionService(engine.parts, engine.repositories, limits=LIMITS)
+        return CompactionService(engine.parts, engine.repositories, limits=self.service.limits)
 
     def worker(self, *, seed: int = 1, runner: JobRunner | None = None, places: int = 2) -> CompactionWorker:
         return CompactionWorker(
@@ -173,16 +173,16 @@ class Shell:
 
 
 @asynccontextmanager
-async def open_shell(kv: MemoryKV | None = None, *, seed: int = 7) -> AsyncIterator[Shell]:
-    """Yield an engine on a new repository; two on one `kv` are two processes on it."""
+async def open_shell(*, limits: CompactionLimits = LIMITS) -> AsyncIterator[Shell]:
+    """Yield an engine on a new repository."""
     clock, faults = HandClock(), Faults()
-    faulty = FaultyKV(kv or MemoryKV(clock=clock), plan=faults, clock=clock)
+    faulty = FaultyKV(MemoryKV(clock=clock), plan=faults, clock=clock)
     async with open_wired(
         faulty,
         clock=clock,
-        ids=SeededIds(seed),
+        ids=SeededIds(7),
         cut_rule=CutRule(entries_expected=3, entries_max=8),
-        compaction_limits=LIMITS,
+        compaction_limits=limits,
     ) as (wired, _):
         repo = await wired.catalog.repositories.create("lake", "mem://lake")
         yield Shell(wired, repo, clock, faults)

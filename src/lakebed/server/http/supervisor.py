@@ -66,6 +66,7 @@ class Supervisor:
         self._context = multiprocessing.get_context("spawn")
         self._target = target
         self._beside = beside
+        self._waits_beside = beside is not None
         self._config = config
         self._sockets = sockets
         self._count = workers
@@ -88,7 +89,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._heed)
         try:
-            for slot in range(self._count + (self._beside is not None)):
+            for slot in range(self._count):
                 self._spawn(slot)
             while not self._stopping:
                 self._step()
@@ -136,6 +137,10 @@ class Supervisor:
                 self._hear(worker)
             if worker.process.exitcode is not None and not self._stopping:
                 self._bury(worker)
+        if self._waits_beside and len(self._workers) == self._count and all(w.ready for w in self._workers):
+            # Those who wait for the server's first answer do not wait for this.
+            self._waits_beside = False
+            self._spawn(self._count)
 
     def _hear(self, worker: _Worker) -> None:
         if not worker.reports.poll():
