@@ -19,6 +19,7 @@ from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.server.wiring import Surroundings, wire
+from lakebed.staging.appending import SegmentUse
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clock import SimClock
 from lakebed.testing.simulation.database import Database
@@ -44,6 +45,7 @@ class SimProcess:
         database: Database,
         buckets: dict[str, MemoryBucket],
         clock: SimClock,
+        segments: bool = False,
     ) -> None:
         self.name = name
         self.owner = loop.own(name)
@@ -72,6 +74,7 @@ class SimProcess:
                 temp=Path(),
                 staging_wait_seconds=chance.pick([0.0, 0.0, 0.005]),
                 cut_rule=_CUT_RULE,
+                staging_segments=SegmentUse.ALWAYS if segments and chance.happens(0.7) else SegmentUse.AUTO,
             )
         )
         self.engine = wired.engine

@@ -8,7 +8,7 @@ from lakebed.model.branch import Branch
 from lakebed.model.ids import Nonce, StagingToken
 from lakebed.model.layers import layer_name
 from lakebed.model.stash import Stash, StashState
-from lakebed.testing.simulation.head_laws import dropped_tokens
+from lakebed.testing.simulation.head_laws import dropped_layers
 from lakebed.testing.simulation.ledger import Ledger, difference
 from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.truth import Changes, View, laid_over
@@ -50,7 +50,8 @@ class StashLaws:
         base = self._truth.content(partition, old.commit_id)
         changes = self._truth.layer(StagingToken(layer_name(stash.layer)))
         saved = laid_over(base, [changes])
-        shown = laid_over(base, [self._truth.layer(t) for t in reversed(dropped_tokens(old, new))])
+        dropped = [self._truth.changes(partition, layer) for layer in dropped_layers(old, new)]
+        shown = laid_over(base, reversed(dropped))
         if saved != shown:
             raise LawBrokenError(f"{op}: the stash is not what was shown: {difference(shown, saved)}")
         self.stashed[nonce] = (StagingToken(layer_name(stash.layer)), changes)
