@@ -97,6 +97,8 @@ SEGMENT_BATCH_ROWS = 20_000
 # With more sealed layers than this, batches go as rows again: every segment is a layer, and where no compactor runs,
 # writers would soon be told to wait.
 SEGMENT_LAYERS_MAX = 24
+# The same while the branch record lists so many retired layers (200 bytes each): segments stay listed for a whole grace.
+SEGMENT_RETIRED_MAX = 256
 # Branches that one segment serves: the footer lists them all, and is read to find one.
 SEGMENT_DATASETS_MAX = 10_000
 

@@ -19,7 +19,7 @@ from lakebed.env.ids import IdSource
 from lakebed.errors import ConflictError, ErrorKind
 from lakebed.format.blocks import change_block
 from lakebed.kv.port import KVStore
-from lakebed.limits import SEGMENT_BATCH_ROWS, SEGMENT_LAYERS_MAX
+from lakebed.limits import SEGMENT_BATCH_ROWS, SEGMENT_LAYERS_MAX, SEGMENT_RETIRED_MAX
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Change
 from lakebed.model.ids import Nonce
@@ -55,8 +55,8 @@ class Appender:
         return self._use is SegmentUse.ALWAYS or rows >= SEGMENT_BATCH_ROWS
 
     def has_room(self, branch: Branch) -> bool:
-        """Return whether a branch may get another layer although nobody may be there to merge them."""
-        return len(branch.sealed) < SEGMENT_LAYERS_MAX
+        """Return whether a branch may get another layer although nobody may be there to merge them, or too fast."""
+        return len(branch.sealed) < SEGMENT_LAYERS_MAX and len(branch.retired) < SEGMENT_RETIRED_MAX
 
     async def settle(self, repo: Repository, branch: Branch) -> Branch:
         """Return the branch record without a staging token: what it shows then changes only with the record."""

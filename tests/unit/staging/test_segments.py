@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from lakebed.env.clock import Instant
 from lakebed.errors import ConflictError, CorruptError, ErrorKind, PreconditionError, UnavailableError
 from lakebed.format.blocks import block_changes
 from lakebed.kv.drivers.memory import MemoryKV
-from lakebed.limits import SEALED_LAYERS_SLOWDOWN, SEGMENT_BATCH_ROWS, SEGMENT_LAYERS_MAX
+from lakebed.limits import SEALED_LAYERS_SLOWDOWN, SEGMENT_BATCH_ROWS, SEGMENT_LAYERS_MAX, SEGMENT_RETIRED_MAX
 from lakebed.model.ids import BranchName, Path
-from lakebed.model.layers import SegmentLayer, TokenLayer
+from lakebed.model.layers import RetiredLayer, SegmentLayer, TokenLayer
 from lakebed.model.segments import segment_key
 from lakebed.staging.appending import SegmentUse, sorted_block
 from lakebed.staging.conditions import IfAbsent, IfChecksum
@@ -149,6 +150,23 @@ async def test_writers_are_never_told_to_wait_because_no_one_merges_segments(alw
     assert len(branch.sealed) == SEGMENT_LAYERS_MAX
     assert branch.staging_token is not None
     assert len(await shown(always)) == 2 * SEALED_LAYERS_SLOWDOWN
+
+
+async def test_a_record_that_lists_many_retired_layers_gets_no_longer_by_segments(always: Lake) -> None:
+    await always.write(entry("a"))
+    left = RetiredLayer(layer=(await always.branch()).sealed[0], at=Instant(1))
+    await always.branches.update(
+        REPO,
+        MAIN,
+        lambda b, _now: replace(b, sealed=(), retired=(left,) * SEGMENT_RETIRED_MAX),
+        landed=lambda b: False,
+    )
+
+    await always.write(entry("b"))
+
+    branch = await always.branch()
+    assert branch.sealed == ()
+    assert branch.staging_token is not None
 
 
 async def test_a_condition_sees_a_row_that_arrives_while_it_is_decided(always: Lake) -> None:
