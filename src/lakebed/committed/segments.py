@@ -52,14 +52,17 @@ class SegmentFiles:
         self._workers = workers
         self._footers = _Footers(footers_bytes_max)
 
-    async def rule_out(self, repo: Repository, layer: SegmentLayer, key_hash: int) -> bool:
+    def rules_out(self, repo: Repository, layer: SegmentLayer, key_hash: int) -> bool:
         footer = self._footers.find(repo.uid, layer.id)
-        if footer is None:
-            if layer.bytes < SEGMENT_WHOLE_BYTES or self._cache.peek(_cached_name(repo, layer)) is not None:
-                return False
-            footer = await self._footer(repo, layer)
-        dataset = footer.datasets.get(layer.dataset)
+        dataset = footer.datasets.get(layer.dataset) if footer is not None else None
         return dataset is not None and not dataset.bloom.may_hold(key_hash)
+
+    def peek(self, repo: Repository, layer: SegmentLayer) -> OpenRange | None:
+        return self._cache.peek(_cached_name(repo, layer))
+
+    async def learn(self, repo: Repository, layer: SegmentLayer) -> None:
+        if layer.bytes >= SEGMENT_WHOLE_BYTES:
+            await self._footer(repo, layer)
 
     async def open(self, repo: Repository, layer: SegmentLayer) -> OpenRange:
         return await self._cache.get(_cached_name(repo, layer), partial(self._fetch, repo, layer))

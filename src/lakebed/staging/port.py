@@ -78,8 +78,16 @@ class Segments(Protocol):
     long ago, which only the branch record can tell. A damaged file is a `CorruptError`.
     """
 
-    async def rule_out(self, repo: Repository, layer: SegmentLayer, key_hash: int) -> bool:
-        """Return whether no key with that hash (`format.bloom.key_hash`) is in the layer; False if it is not known."""
+    def rules_out(self, repo: Repository, layer: SegmentLayer, key_hash: int) -> bool:
+        """Return whether it is known, without waiting, that no key with that hash (`format.bloom.key_hash`) is there."""
+        ...
+
+    def peek(self, repo: Repository, layer: SegmentLayer) -> OpenSegment | None:
+        """Return the changes of a layer if they are at hand: the path of a hot read, which must not wait."""
+        ...
+
+    async def learn(self, repo: Repository, layer: SegmentLayer) -> None:
+        """Fetch what `rules_out` needs, if that saves fetching the changes."""
         ...
 
     async def open(self, repo: Repository, layer: SegmentLayer) -> OpenSegment:

@@ -209,18 +209,31 @@ class LayerReader:
     ) -> Change | None:
         """Return the newest change of `path` in segments, newest first."""
         hashed = key_hash(path)
+        found: Change | None = None
+        newer: list[SegmentLayer] = []
+        for layer in layers:
+            if self._segments.rules_out(repo, layer, hashed):
+                continue
+            opened = self._segments.peek(repo, layer)
+            if opened is None:
+                newer.append(layer)
+                continue
+            found = opened.find_change(path)
+            if found is not None:
+                break
 
         async def find(layer: SegmentLayer) -> Change | None:
-            if await self._segments.rule_out(repo, layer, hashed):
+            await self._segments.learn(repo, layer)
+            if self._segments.rules_out(repo, layer, hashed):
                 return None
             return (await self._segments.open(repo, layer)).find_change(path)
 
-        for start in range(0, len(layers), SEGMENTS_AHEAD):
-            part = layers[start : start + SEGMENTS_AHEAD]
+        for start in range(0, len(newer), SEGMENTS_AHEAD):
+            part = newer[start : start + SEGMENTS_AHEAD]
             for change in await self._together(repo, branch, part, find):
                 if change is not None:
                     return change
-        return None
+        return found
 
     async def _open_all(
         self, repo: Repository, branch: Branch, layers: Iterable[Layer]

@@ -73,7 +73,8 @@ async def test_what_was_written_is_read_by_others_with_one_request(world: World)
     layer = await world.files().write(REPO, ID, "i", MAIN)
     reader = world.files()
 
-    assert not await reader.rule_out(REPO, layer, key_hash("nobody"))
+    await reader.learn(REPO, layer)
+    assert not reader.rules_out(REPO, layer, key_hash("nobody"))
     opened = await reader.open(REPO, layer)
     await reader.open(REPO, layer)
 
@@ -92,9 +93,11 @@ async def test_of_a_large_layer_the_footer_comes_first_and_may_be_enough(
     monkeypatch.setattr(segments, "SEGMENT_FOOTER_BYTES", 10)
     reader = world.files()
 
-    assert await reader.rule_out(REPO, layer, key_hash("nobody"))
+    await reader.learn(REPO, layer)
+    assert reader.rules_out(REPO, layer, key_hash("nobody"))
+    assert reader.peek(REPO, layer) is None
     assert world.store.asked == ["head", "get", "get"], "the first piece was too short for the footer"
-    assert not await reader.rule_out(REPO, layer, key_hash(CHANGES[0].path))
+    assert not reader.rules_out(REPO, layer, key_hash(CHANGES[0].path))
     assert block_changes((await reader.open(REPO, layer)).block) == CHANGES
     assert world.store.asked[3:] == ["get"]
 
@@ -103,7 +106,7 @@ async def test_the_writer_itself_fetches_nothing(world: World) -> None:
     files = world.files()
     layer = await files.write(REPO, ID, "i", MAIN)
 
-    assert await files.rule_out(REPO, layer, key_hash("nobody"))
+    assert files.rules_out(REPO, layer, key_hash("nobody"))
     await files.open(REPO, layer)
     assert world.store.asked == []
 
@@ -113,8 +116,8 @@ async def test_footers_are_kept_up_to_a_number_of_bytes(world: World) -> None:
     first = await files.write(REPO, ID, "i", MAIN)
     second = await files.write(REPO, "00000001-def", "i", MAIN)
 
-    assert await files.rule_out(REPO, second, key_hash("nobody"))
-    assert not await files.rule_out(REPO, first, key_hash("nobody")), "not known any more"
+    assert files.rules_out(REPO, second, key_hash("nobody"))
+    assert not files.rules_out(REPO, first, key_hash("nobody")), "not known any more"
 
 
 async def test_damage_on_the_way_is_fetched_again_and_damage_that_stays_is_named(world: World) -> None:
