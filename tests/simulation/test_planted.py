@@ -6,8 +6,11 @@ A law that nothing ever breaks may have stopped looking.
 from collections.abc import Callable
 from dataclasses import replace
 
+import pyarrow.compute as pc
 import pytest
 
+from lakebed.compaction import fold
+from lakebed.format.merge import newest_wins
 from lakebed.model.segments import era_at
 from lakebed.refs import branches, cleaner, segment_sweeper
 from lakebed.refs.branches import Branches
@@ -103,6 +106,18 @@ def eras_not_raised_before_a_sweep(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cleaner, "era_at", lambda now: now)
 
 
+def tombstones_dropped_in_folds(patch: pytest.MonkeyPatch) -> None:
+    def merged(runs):
+        block = newest_wins(runs)
+        return block.filter(pc.invert(block.column("deleted")))
+
+    patch.setattr(fold, "newest_wins", merged)
+
+
+def compacted_trees_left_behind_by_a_new_head(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(record, "_without_tree", lambda branch, now: branch)
+
+
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [
@@ -117,6 +132,8 @@ def eras_not_raised_before_a_sweep(patch: pytest.MonkeyPatch) -> None:
         (older_rows_before_newer_segments, "segments"),
         (segments_swept_without_a_look_at_branches, "slow-segments"),
         (eras_not_raised_before_a_sweep, "segments"),
+        (tombstones_dropped_in_folds, "compaction"),
+        (compacted_trees_left_behind_by_a_new_head, "compaction"),
     ],
 )
 def test_a_planted_bug_is_found(

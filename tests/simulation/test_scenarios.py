@@ -19,6 +19,7 @@ COUNTS = {
     "segments": 16,
     "segment-conditions": 12,
     "slow-segments": 8,
+    "compaction": 16,
     "heads": 16,
     "conditions": 8,
     "stashes": 30,

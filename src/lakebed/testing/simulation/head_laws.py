@@ -31,7 +31,7 @@ class HeadLaws:
         base = self._truth.content(partition, old.commit_id)
         content = self._truth.content(partition, new.commit_id)
         dropped = [self._truth.changes(partition, layer) for layer in dropped_layers(old, new)]
-        below = laid_over(base, reversed(dropped))
+        below = laid_over(self._truth.base(partition, old), reversed(dropped))
         if op.kind == "commit" and below != content:
             raise LawBrokenError(
                 f"{op}: what was staged is not what was committed: {difference(below, content)}"
@@ -44,6 +44,10 @@ class HeadLaws:
             self._check_merged(partition, op, old.commit_id, content)
         self._ledger.meet(f"head moved by {op.kind}")
         self._ledger.meet("head moved")
+        if old.compacted is not None:
+            self._ledger.meet("head moved with a compacted tree")
+        if new.compacted is not None:
+            raise LawBrokenError(f"{op}: the compacted tree of an older HEAD hides the new one")
         if live_layers(new):
             self._ledger.meet("head moved under new layers")
         self._ledger.effect(op, "head", new.commit_id)

@@ -6,7 +6,7 @@ nothing for a reader; the few that may are listed here, each with what it has to
 exactly. So a change that is wrong is caught where it happens and not when somebody
 reads it.
 
-An install of a compaction will be one more step that may change nothing for a reader.
+An install of a compaction is one more step that may change nothing for a reader.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from lakebed.refs.keys import (
 from lakebed.testing.simulation.head_laws import HeadLaws
 from lakebed.testing.simulation.history import Op
 from lakebed.testing.simulation.ledger import Ledger, difference
-from lakebed.testing.simulation.record_laws import LawBrokenError, check_successor
+from lakebed.testing.simulation.record_laws import LawBrokenError, check_successor, is_fold
 from lakebed.testing.simulation.repository_laws import check_repository
 from lakebed.testing.simulation.row_laws import RowLaws
 from lakebed.testing.simulation.stash_laws import StashLaws
@@ -178,6 +178,10 @@ class Laws:
             and set(new.pending) - set(old.pending)
         ):
             self._ledger.meet("taken for dead")
+        if any(is_fold(layer) and layer not in old.sealed for layer in new.sealed):
+            self._ledger.meet("fold installed")
+        if new.compacted is not None and new.compacted != old.compacted:
+            self._ledger.meet("tree installed")
         named = set(new.stashes) - set(old.stashes)
         if new.commit_id != old.commit_id:
             self.heads.check(partition, old, new)
@@ -218,7 +222,7 @@ class Laws:
         return popped
 
     def _is_new_segment(self, old: Branch, layer: Layer) -> bool:
-        if not isinstance(layer, SegmentLayer) or layer_name(layer) in live_names(old):
+        if not isinstance(layer, SegmentLayer) or is_fold(layer) or layer_name(layer) in live_names(old):
             return False
         if layer.id in self._segments:
             raise LawBrokenError(f"segment {layer.id} was appended before")

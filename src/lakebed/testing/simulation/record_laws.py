@@ -6,7 +6,8 @@ from lakebed.env.clock import Instant, after
 from lakebed.limits import GRACE_SECONDS, PENDING_MAX
 from lakebed.model.branch import Branch, BranchRecord, DeletedBranch
 from lakebed.model.ids import StagingToken
-from lakebed.model.layers import TokenLayer, layer_name
+from lakebed.model.layers import Layer, SegmentLayer, TokenLayer, layer_name
+from lakebed.model.segments import parse_segment_id
 from lakebed.testing.simulation.truth import live_names, retired_names
 
 
@@ -57,13 +58,29 @@ def _check_tokens(
 def _check_layers(old: Branch, new: Branch) -> None:
     """Layers keep their order and their numbers, and new ones come on top."""
     before, now = live_names(old), live_names(new)
+    # What a fold has made stands where its sources stood.
+    folded = {layer_name(x): x.seq for x in new.sealed if is_fold(x) and layer_name(x) not in before}
+    now = [name for name in now if name not in folded]
     kept = [name for name in now if name in before]
     _require(kept == [name for name in before if name in now], "layers changed places")
     _require(now[len(now) - len(kept) :] == kept, "a layer was put below others")
     seqs = _seqs(old)
+    for name, seq in folded.items():
+        _require(seq in seqs.values(), f"fold {name} has no source's number")
+        _require(
+            seq not in {seqs[each] for each in kept if each in seqs},
+            f"fold {name} took a place that is taken",
+        )
     for name, seq in _seqs(new).items():
+        if name in folded:
+            continue
         _require(seqs.get(name, seq) == seq, f"layer {name} was numbered again")
         _require(name in seqs or seq >= old.next_seq, f"layer {name} got a number that was used before")
+
+
+def is_fold(layer: Layer) -> bool:
+    """Return whether a layer was made by compaction."""
+    return isinstance(layer, SegmentLayer) and parse_segment_id(layer.id).token > 0
 
 
 def _seqs(branch: Branch) -> dict[str, int]:

@@ -24,7 +24,11 @@ def play(scenario: str, seed: int, *, trace: list[str] | None = None) -> Played:
     """
     plot = SCENARIOS[scenario]
     world = World(
-        f"{scenario} {seed}", fences=plot.fences, segments=plot.segments, keep_trace=trace is not None
+        f"{scenario} {seed}",
+        fences=plot.fences,
+        segments=plot.segments,
+        compaction=plot.compaction,
+        keep_trace=trace is not None,
     )
     try:
         world.loop.run(plot.play(world))

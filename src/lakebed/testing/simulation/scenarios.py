@@ -23,12 +23,15 @@ class Scenario:
     fences: bool = True
     segments: bool = False
     """Whether most processes stage by segment."""
+    compaction: bool = False
+    """Whether every process has a compactor."""
 
 
 def _lake(
     conditions: Conditions,
     *reaches: str,
     segments: bool = False,
+    compaction: bool = False,
     branches: tuple[str, ...] = ("main", "dev"),
     conditional: float = 0.35,
     tidy: float = 0.6,
@@ -42,7 +45,7 @@ def _lake(
         conditional=conditional,
         tidy=tidy,
     )
-    return Scenario(play=play, reaches=reaches, segments=segments)
+    return Scenario(play=play, reaches=reaches, segments=segments, compaction=compaction)
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -118,6 +121,36 @@ SCENARIOS: Mapping[str, Scenario] = {
         commit=4,
         reset_branch=0.5,
         clean=1,
+    ),
+    "compaction": _lake(
+        Conditions(clients=8, calls=30, patience=4.0),
+        "fold installed",
+        "tree installed",
+        "fold installed, unanswered",
+        "tree installed, late",
+        "head moved with a compacted tree",
+        "process killed",
+        "process paused",
+        "stash done",
+        "pop done",
+        segments=True,
+        compaction=True,
+        write=14,
+        delete=4,
+        stat=6,
+        list=4,
+        scan=1,
+        commit=1.5,
+        merge=0.5,
+        hard_reset=0.3,
+        reset_path=0.3,
+        reset_prefix=0.3,
+        reset_branch=0.3,
+        stash=0.7,
+        pop=0.7,
+        create_branch=0.5,
+        delete_branch=0.3,
+        clean=0.5,
     ),
     "heads": _lake(
         Conditions(calls=20),

@@ -51,7 +51,7 @@ class StashLaws:
         changes = self._truth.layer(StagingToken(layer_name(stash.layer)))
         saved = laid_over(base, [changes])
         dropped = [self._truth.changes(partition, layer) for layer in dropped_layers(old, new)]
-        shown = laid_over(base, reversed(dropped))
+        shown = laid_over(self._truth.base(partition, old), reversed(dropped))
         if saved != shown:
             raise LawBrokenError(f"{op}: the stash is not what was shown: {difference(shown, saved)}")
         self.stashed[nonce] = (StagingToken(layer_name(stash.layer)), changes)

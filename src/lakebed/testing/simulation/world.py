@@ -24,7 +24,13 @@ class World:
     """Everything of one run."""
 
     def __init__(
-        self, seed: str, *, fences: bool = True, segments: bool = False, keep_trace: bool = False
+        self,
+        seed: str,
+        *,
+        fences: bool = True,
+        segments: bool = False,
+        compaction: bool = False,
+        keep_trace: bool = False,
     ) -> None:
         self.chance = Chance(seed)
         self.loop = SimLoop(self.chance.fork("loop"))
@@ -42,6 +48,7 @@ class World:
         self.database.watch(self.laws)
         self.processes: list[SimProcess] = []
         self._segments = segments
+        self._compaction = compaction
         self._started = 0
 
     def start_process(self) -> SimProcess:
@@ -56,6 +63,7 @@ class World:
             buckets=self.buckets,
             clock=self.clock,
             segments=self._segments,
+            compaction=self._compaction,
         )
         self.processes.append(process)
         return process
