@@ -143,7 +143,7 @@ COMPACTION_HELD_MAX = 4_000
 # How often a worker with free places asks for jobs: a branch that needs compaction waits no longer than readers notice.
 COMPACTION_POLL_SECONDS = 1.0
 # Looking takes no more than one part in so many of a worker's time, however many branches there are.
-COMPACTION_POLL_SHARE = 10
+COMPACTION_POLL_SHARE = 5
 # Sealed tokens are counted once. So many counts are remembered (100 bytes each), and so many rows counted in a poll.
 COMPACTION_COUNTS_MAX = 100_000
 COMPACTION_COUNTED_ROWS = 2_000_000

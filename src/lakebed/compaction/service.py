@@ -195,14 +195,14 @@ class CompactionService:
             busy = {source for job in mine for source in job.spec.sources}
             specs = plan(branch, busy=busy, loads={}, now=now, limits=self.limits, forced=True)
             wanted = [spec for spec in specs if spec.kind is JobKind.L2]
-            if found or not wanted:
+            if not wanted:
                 return schedule
             if len(schedule.jobs) >= self.limits.jobs_max:
                 raise UnavailableError(
                     ErrorKind.STORE_UNAVAILABLE, f"{len(schedule.jobs)} compaction jobs wait: try again later"
                 )
             changed, job = queued(schedule, wanted[0], now=now, update=update)
-            found.append(job)
+            found[:] = [job]
             return changed
 
         await self.jobs.change(repo, add)

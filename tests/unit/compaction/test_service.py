@@ -1,6 +1,8 @@
 """The service on an engine in memory: jobs end to end, lost swaps, lost replies, two services at once."""
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.unit.compaction.shell import LIMITS, MAIN, Shell, open_shell
@@ -8,9 +10,18 @@ from tests.unit.compaction.shell import LIMITS, MAIN, Shell, open_shell
 from lakebed.compaction.keys import SCHEDULE_KEY
 from lakebed.compaction.scheduler import Report, Status
 from lakebed.kv.port import Expect
-from lakebed.kv.wrappers.faults import Call, Conflict, Fault, LostReply, LostRequest, Operation, Refused
+from lakebed.kv.wrappers.faults import (
+    Call,
+    Conflict,
+    Delay,
+    Fault,
+    LostReply,
+    LostRequest,
+    Operation,
+    Refused,
+)
 from lakebed.limits import PENDING_TIMEOUT_SECONDS
-from lakebed.model.compaction import JobState
+from lakebed.model.compaction import JobState, Schedule
 from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import Nonce
 from lakebed.refs.keys import branch_key
@@ -138,6 +149,36 @@ async def test_two_services_never_give_a_job_to_two_workers() -> None:
         first, second = shell.another_service(), shell.another_service()
         given = [*(await first.poll("a", free=2)).assigned, *(await second.poll("b", free=2)).assigned]
         assert len(given) == 1
+
+
+async def test_of_two_services_that_plan_at_once_one_gives_the_job_out() -> None:
+    async with open_shell() as shell:
+        await staged(shell)
+        shell.faults.plan = lambda call: Delay(0.1) if call.key == SCHEDULE_KEY else None
+        services = shell.another_service(), shell.another_service()
+        answers = await asyncio.gather(*(each.poll("w", free=2) for each in services))
+        assert sum(len(answer.assigned) for answer in answers) == 1
+        assert len((await shell.schedule()).jobs) == 1
+
+
+async def test_an_assignment_whose_reply_got_lost_is_handed_out() -> None:
+    async with open_shell() as shell:
+        await staged(shell)
+        shell.faults.plan = nth(
+            0, lambda call: call == Call(Operation.SWAP, call.partition, SCHEDULE_KEY), LostReply()
+        )
+        assert len((await shell.poll()).assigned) == 1
+
+
+async def test_a_job_takes_nothing_along_but_its_own_layers() -> None:
+    async with open_shell() as shell:
+        await staged(shell)
+        await shell.compact()
+        tree = (await shell.branch()).compacted
+        assert tree is not None
+        trees = await shell.wired.engine.parts.trees_of(shell.repo)
+        assert await trees.lookup(tree, "top") is None
+        assert await trees.lookup(tree, "p06") is not None
 
 
 async def test_a_service_that_loses_the_swap_prepares_again() -> None:
@@ -283,7 +324,10 @@ async def test_a_parked_job_can_be_tried_again() -> None:
                 )
         parked = [job for job in (await shell.schedule()).jobs if job.state is JobState.PARKED]
         assert parked
-        assert await shell.service.retry(shell.repo, [parked[0].id], failures_max=2) == 1
+        more = LIMITS.failures_max + 2
+        assert await shell.service.retry(shell.repo, [parked[0].id], failures_max=more) == 1
+        (again,) = [job for job in (await shell.schedule()).jobs if job.id == parked[0].id]
+        assert (again.state, again.failures, again.error) == (JobState.QUEUED, -2, "")
         assert await shell.service.retry(shell.repo, [parked[0].id]) == 0
         await shell.compact()
         assert (await shell.branch()).sealed == ()
@@ -297,3 +341,18 @@ async def test_a_repository_that_a_newer_lakebed_plans_does_not_stop_the_others(
         )
         await staged(shell)
         assert len((await shell.poll()).assigned) == 1
+
+
+async def test_all_parked_jobs_are_tried_again_as_if_they_had_never_failed() -> None:
+    async with open_shell() as shell:
+        await staged(shell)
+        (given,) = (await shell.poll()).assigned
+
+        def park(schedule: Schedule, update: str) -> Schedule:
+            jobs = tuple(replace(job, state=JobState.PARKED, failures=9) for job in schedule.jobs)
+            return replace(schedule, jobs=jobs, version=schedule.version + 1, update=update)
+
+        await shell.service.jobs.change(shell.repo, park)
+        assert await shell.service.retry(shell.repo) == 1
+        (job,) = (await shell.schedule()).jobs
+        assert (job.id, job.state, job.failures) == (given.job.id, JobState.QUEUED, 0)
