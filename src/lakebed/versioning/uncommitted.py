@@ -107,7 +107,7 @@ async def _tree_changes(
     trees: Trees, left: MetarangeId, right: MetarangeId, *, start: str, prefix: str
 ) -> AsyncGenerator[pa.Table, None]:
     """Yield the difference between two trees as the changes that make one into the other."""
-    async with aclosing(trees.diff(left, right, prefix=prefix, start=start)) as blocks:
+    async with aclosing(trees.diff(left, right, prefix=prefix, start=start, remember=True)) as blocks:
         async for block in blocks:
             yield diff_as_changes(block)
 
