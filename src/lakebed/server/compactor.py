@@ -18,8 +18,8 @@ from lakebed.compaction.meters import CompactionMeters
 from lakebed.compaction.worker import CompactionWorker
 from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SystemIds
-from lakebed.errors import ErrorKind, UnavailableError
-from lakebed.server.config import Config, decode_config, host_and_port, load_config
+from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
+from lakebed.server.config import Config, decode_config, load_config
 from lakebed.server.data_folder import DataFolder, Layout
 from lakebed.server.installation import open_engine
 from lakebed.server.options import DataOption, FileOption, environment
@@ -48,16 +48,19 @@ def compactor(
 ) -> None:
     """Compact what is staged until SIGTERM or Ctrl-C, beside any number of servers and other compactors."""
     loaded = load_config(
-        flags={"data": data, "compactor.jobs": str(jobs) if jobs else None},
+        flags={
+            "data": data,
+            "compactor.jobs": str(jobs) if jobs else None,
+            "compactor.metrics": metrics,
+        },
         environment=environment(),
         file=config,
     )
     configure(level=loaded.log_level, json=loaded.log_json)
     _prepare(loaded)
     registry = CollectorRegistry()
-    if metrics is not None:
-        host, port = host_and_port(metrics)
-        start_http_server(port, host, registry)
+    if loaded.compactor_metrics is not None:
+        _show(registry, *loaded.compactor_metrics)
     os.nice(_NICE)
     uvloop.run(_compact(loaded, CompactionMeters(registry)))
 
@@ -73,6 +76,15 @@ def compact(encoded: str, supervisor: Connection) -> None:
     # Whether the database answers is for those to say who answer requests.
     supervisor.send(None)
     uvloop.run(_compact(config, CompactionMeters(CollectorRegistry())))
+
+
+def _show(registry: CollectorRegistry, host: str, port: int) -> None:
+    try:
+        start_http_server(port, host, registry)
+    except OSError as error:
+        raise InvalidInputError(
+            ErrorKind.INVALID_CONFIG, f"metrics cannot be shown at {host}:{port}: {error.strerror}"
+        ) from error
 
 
 def _prepare(config: Config) -> None:

@@ -62,6 +62,8 @@ class Config:
     """Whether `lakebed run` starts a compactor beside its workers."""
     compactor_jobs: int | None = None
     """Jobs that a compactor does at a time; None means as many as there are processors."""
+    compactor_metrics: tuple[str, int] | None = None
+    """Where a compactor that no server has started shows its metrics."""
     shutdown_seconds: int = 30
     log_level: int = logging.INFO
     log_json: bool = False
@@ -87,7 +89,7 @@ def load_config(
         InvalidInputError: `INVALID_CONFIG`: with the name of what is wrong, and what it can be.
     """
     given = effective(flags=flags, environment=environment, file=file)
-    host, port = host_and_port(given["listen"])
+    host, port = _host_and_port(given["listen"])
     return Config(
         data=given["data"],
         kv_url=given["database"],
@@ -108,7 +110,7 @@ def load_config(
         installation_key=given["installation.key"],
         first_user=FirstUser(name=given["installation.user_name"], pair=_first_pair(given)),
         s3_domain=given["s3.domain"],
-        s3_listen=host_and_port(given["s3.listen"]) if given["s3.listen"] else None,
+        s3_listen=_host_and_port(given["s3.listen"]) if given["s3.listen"] else None,
         s3_region=given["s3.region"],
         threads=given["threads"],
         processes=given["processes"],
@@ -118,6 +120,7 @@ def load_config(
         workers=given["workers"],
         compaction=given["compaction"],
         compactor_jobs=given["compactor.jobs"],
+        compactor_metrics=_host_and_port(given["compactor.metrics"]) if given["compactor.metrics"] else None,
         shutdown_seconds=given["shutdown_seconds"],
         log_level=logging.getLevelNamesMapping()[given["log.level"].upper()],
         log_json=given["log.format"] == "json",
@@ -140,8 +143,7 @@ def _load(kind: type[Any], value: Any) -> Any:
     return Path(value)
 
 
-def host_and_port(listen: str) -> tuple[str, int]:
-    """Return what HOST:PORT says; without a host, loopback."""
+def _host_and_port(listen: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     return host.strip("[]") or _LOOPBACK, int(port)
 

@@ -328,6 +328,12 @@ SETTINGS: Final[dict[str, Setting]] = {
             meaning="Jobs that a compactor does at a time.",
         ),
         Setting(
+            name="compactor.metrics",
+            kind=_LISTEN,
+            unset="not shown; those of the one that a server starts are the server's",
+            meaning="Where `lakebed compactor` shows its metrics to Prometheus: HOST:PORT.",
+        ),
+        Setting(
             name="threads",
             kind=_COUNT,
             default=4,

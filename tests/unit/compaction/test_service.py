@@ -356,3 +356,35 @@ async def test_all_parked_jobs_are_tried_again_as_if_they_had_never_failed() -> 
         assert await shell.service.retry(shell.repo) == 1
         (job,) = (await shell.schedule()).jobs
         assert (job.id, job.state, job.failures) == (given.job.id, JobState.QUEUED, 0)
+
+
+async def test_repositories_take_turns() -> None:
+    async with open_shell() as shell:
+        engine = shell.wired.engine
+        other = await shell.wired.catalog.repositories.create("another", "mem://another")
+        await shell.wired.catalog.objects.upload("another", "main", "a", b"1")
+        assert await engine.compaction.ask(other, MAIN) is not None
+        for n in range(3):
+            await shell.wired.catalog.branches.create("lake", f"b{n}", "main")
+            await shell.put(f"b{n}", a="1")
+            await shell.seal(f"b{n}")
+        given = (await shell.poll(free=2)).assigned
+        assert {each.repo.name for each in given} == {"lake", "another"}
+
+
+async def test_a_backlog_of_many_branches_drains_by_the_places_there_are() -> None:
+    async with open_shell() as shell:
+        for n in range(40):
+            await shell.wired.catalog.branches.create("lake", f"b{n}", "main")
+            for m in range(2):
+                await shell.put(f"b{n}", **{f"p{m}": "1"})
+                await shell.seal(f"b{n}")
+        worker = shell.worker(places=3)
+        rounds = 0
+        while any([(await shell.branch(f"b{n}")).sealed for n in range(40)]):
+            await worker.round()
+            assert len((await shell.schedule()).jobs) <= 6
+            await worker.idle()
+            rounds += 1
+            assert rounds < 40
+        assert await shell.view("b39") == await shell.view("b0")
