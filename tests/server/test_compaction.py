@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from lakebed.testing.server_process import ServerProcess, running_server
+from lakebed.testing.server_process import ServerProcess, free_port, running_server
 from tests.server.http import Http
 
 pytestmark = pytest.mark.server
@@ -108,15 +109,18 @@ def test_a_compactor_of_its_own_works_beside_a_server_that_has_none(tmp_path: Pa
     with running_server(tmp_path, environment=environment) as server:
         http = Http(server)
         stage_deletes(http)
+        port = free_port()
         code = "from lakebed.server.compactor import compactor; import typer; typer.run(compactor)"
         process = subprocess.Popen(
-            [sys.executable, "-c", code, "--data", str(tmp_path / "data")],
+            [sys.executable, "-c", code, "--data", str(tmp_path / "data"), "--metrics", f"127.0.0.1:{port}"],
             env=dict(os.environ),  # noqa: TID251  the child inherits what the test run has
             stderr=(tmp_path / "compactor.log").open("wb"),
         )
         try:
             await_compacted(http)
             assert len(listed(http)) == LEFT
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                assert 'lakebed_compaction_jobs_total{kind="l2",outcome="done"}' in answer.read().decode()
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
         finally:
