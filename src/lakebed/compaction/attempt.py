@@ -7,6 +7,7 @@ when it wakes up. Until it does, the branch record keeps its result out.
 
 import asyncio
 from dataclasses import dataclass
+from traceback import format_exception
 
 from lakebed.compaction.jobs import JobRunner, Made
 from lakebed.compaction.scheduler import Report, Status
@@ -74,7 +75,7 @@ class RunningAttempt:
         if _has_moved(error):
             return Ended(report=self._report(Status.RELEASED))
         if not isinstance(error, LakebedError):
-            log.error("compaction_crashed", job=job.id, exc_info=error)
+            log.error("compaction_crashed", job=job.id, traceback="".join(format_exception(error)))
         return Ended(report=self._report(Status.FAILED, f"{type(error).__name__}: {error}"))
 
     def _report(self, status: Status, error: str = "") -> Report:

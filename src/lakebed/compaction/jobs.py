@@ -117,6 +117,7 @@ class _Changes:
         self._trees = trees
         self._base = base
         self._reading = reading
+        assert reading.compacted is None or reading.compacted_counts is not None, "installed with its counts"
         self.counts = reading.compacted_counts or ChangeCounts()
         self.rows = 0
         self.bytes = 0
