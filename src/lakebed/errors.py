@@ -59,6 +59,7 @@ class ErrorKind(StrEnum):
     UPLOAD_NOT_FOUND = "upload-not-found"
     STASH_NOT_FOUND = "stash-not-found"
     TASK_NOT_FOUND = "task-not-found"
+    JOB_NOT_FOUND = "job-not-found"
     MERGE_BASE_NOT_FOUND = "merge-base-not-found"
     USER_NOT_FOUND = "user-not-found"
     GROUP_NOT_FOUND = "group-not-found"

@@ -84,6 +84,21 @@ SEGMENT_GROUP_ROWS = 250_000
 # A dataset is decoded whole, by one reader in a few hundred MiB: no fold makes a larger one, no bulk writer hands one in.
 SEGMENT_ROWS_MAX = 1_000_000
 SEGMENT_BYTES_MAX = 256 * MIB
+# A small dataset is fetched with the whole file in one request; of a large one the end comes first, this much of it.
+SEGMENT_WHOLE_BYTES = MIB
+SEGMENT_FOOTER_BYTES = 128 * 1024
+# Footers of segments held as values, with their Bloom filters: those of 20 million staged changes.
+SEGMENT_FOOTERS_BYTES_MAX = 64 * MIB
+# Segments that one read fetches at the same time.
+SEGMENTS_AHEAD = 8
+# A batch of so many changes is one segment instead of rows: a file costs two round trips, whatever is in it, and so many
+# rows cost a database more than that.
+SEGMENT_BATCH_ROWS = 20_000
+# With more sealed layers than this, batches go as rows again: every segment is a layer, and where no compactor runs,
+# writers would soon be told to wait.
+SEGMENT_LAYERS_MAX = 24
+# The same while the branch record lists so many retired layers (200 bytes each): segments stay listed for a whole grace.
+SEGMENT_RETIRED_MAX = 256
 # Branches that one segment serves: the footer lists them all, and is read to find one.
 SEGMENT_DATASETS_MAX = 10_000
 
@@ -125,6 +140,17 @@ COMPACTION_JOBS_MAX = 1_000
 # Layers of jobs that made room are left alone for so long, and so many are remembered.
 COMPACTION_HELD_SECONDS = 3600.0
 COMPACTION_HELD_MAX = 4_000
+# How often a worker with free places asks for jobs: a branch that needs compaction waits no longer than readers notice.
+COMPACTION_POLL_SECONDS = 1.0
+# Looking takes no more than one part in so many of a worker's time, however many branches there are.
+COMPACTION_POLL_SHARE = 5
+# Sealed tokens are counted once. So many counts are remembered (100 bytes each), and so many rows counted in a poll.
+COMPACTION_COUNTS_MAX = 100_000
+COMPACTION_COUNTED_ROWS = 2_000_000
+# Staging tokens that one poll looks into for rows worth sealing; the others wait for the next.
+COMPACTION_STAGED_LOOKS = 500
+# Lost swaps of a job document before a poll leaves the repository to whoever wins them.
+COMPACTION_SWAPS_MAX = 3
 
 # Operations that may be building a new HEAD of one branch at the same time.
 PENDING_MAX = 16
@@ -328,6 +354,8 @@ assert FOLD_LAYERS <= FOLD_LAYERS_MAX <= L2_LAYERS < SEALED_LAYERS_SLOWDOWN
 assert L2_PAUSE_SECONDS <= L2_REST_SECONDS <= L2_QUIET_SECONDS
 assert HEARTBEAT_SECONDS * 3 <= LEASE_SECONDS
 assert SEGMENT_GROUP_ROWS_MIN < SEGMENT_GROUP_ROWS
+assert L2_LAYERS < SEGMENT_LAYERS_MAX < SEALED_LAYERS_SLOWDOWN
+assert BATCH_ROWS_MAX < SEGMENT_BATCH_ROWS <= SEGMENT_ROWS_MAX
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
 assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
 assert KV_PARTITION_BYTES_MAX + KV_KEY_BYTES_MAX < 2_704

@@ -52,6 +52,10 @@ SUCCESS: dict[str, set[int]] = {
     "mergeIntoBranchAsync": {202},
     "stageObjects": {204},
     "popStash": {200},
+    "pauseCompaction": {204},
+    "resumeCompaction": {204},
+    "retryCompaction": {200},
+    "compactBranch": {202},
 }
 BY_METHOD = {"GET": {200}, "HEAD": {200}, "POST": {201}, "PUT": {204}, "DELETE": {204}}
 

@@ -13,7 +13,7 @@ from typer.main import get_command
 from lakebed.cli.main import app, main
 
 # They print bytes, or run until they are stopped, or talk to a person.
-WITHOUT_JSON = {"fs cat", "run", "setup"}
+WITHOUT_JSON = {"fs cat", "run", "setup", "compactor"}
 
 
 def commands() -> Iterator[tuple[str, Any]]:

@@ -12,6 +12,7 @@ from lakebed.kv.drivers.lmdb import LmdbKV
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.drivers.postgres import PostgresKV
 from lakebed.objects.settings import StoreSettings
+from lakebed.staging.appending import SegmentUse
 from lakebed.testing.lake import Lake
 from lakebed.testing.postgres import PostgresServer
 from lakebed.testing.s3_server import make_bucket, s3_server
@@ -19,6 +20,7 @@ from lakebed.testing.site import Site, local_settings
 
 PAIRS = [
     pytest.param("memory", id="memory-memory"),
+    pytest.param("segments", id="memory-segments"),
     pytest.param("lmdb", id="lmdb-local"),
     pytest.param(
         "postgres", id="postgres-local", marks=[pytest.mark.server, pytest.mark.xdist_group("postgres")]
@@ -62,6 +64,10 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
     match request.param:
         case "memory":
             return Site(tmp_path, "mem://", StoreSettings(), kv=MemoryKV())
+        case "segments":
+            return Site(
+                tmp_path, "mem://", StoreSettings(), kv=MemoryKV(), staging_segments=SegmentUse.ALWAYS
+            )
         case "lmdb":
             return Site(tmp_path, "local://", local_settings(tmp_path), kv=request.getfixturevalue("lmdb"))
         case "postgres":

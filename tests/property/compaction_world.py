@@ -7,7 +7,7 @@ anything may happen between two of them. `laws` says what must be true after eac
 
 from dataclasses import dataclass, field, replace
 
-from lakebed.compaction.guard import Refusal, install_refusal, is_live, spec_refusal
+from lakebed.compaction.guard import Refusal, install_refusal, spec_refusal
 from lakebed.compaction.install import RefusedError, claim, install, without_stale_slots
 from lakebed.compaction.limits import CompactionLimits
 from lakebed.compaction.scheduler import Facts, Poll, Report, Status, prepare
@@ -30,7 +30,7 @@ from lakebed.model.compaction import (
 )
 from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce, StagingToken
-from lakebed.model.layers import RetiredTree, SegmentLayer
+from lakebed.model.layers import SegmentLayer, TokenLayer
 from lakebed.model.segments import SegmentName, attempt_nonce, parse_segment_id, protects
 from lakebed.refs.branches import bury, later, new_branch
 from lakebed.staging import record
@@ -137,7 +137,7 @@ class World:
         else:
             token = StagingToken(self.name("lake-main:"))
             self.layers[token] = dict(changes)
-            self.swap(record.push_layer(sealed, token))
+            self.swap(record.push_layer(sealed, TokenLayer(token=token, seq=0)))
         self.view = overlay(self.view, changes)
 
     def begin_commit(self) -> None:
@@ -173,7 +173,7 @@ class World:
             return
         self.commits[commit] = operation.tree
         self.committed = dict(self.trees[operation.tree])
-        self.swap(self._without_tree(moved, before))
+        self.swap(moved)
 
     def abandon_commit(self) -> None:
         """End a commit that finds nothing to commit; its layers go if they change nothing."""
@@ -186,7 +186,7 @@ class World:
         before = self.branch
         clean = self.read(operation.started) == self.committed
         ended = record.abandon(before, operation.nonce, started=operation.started, clean=clean, now=self.now)
-        self.swap(self._without_tree(ended, before) if ended.compacted is None else ended)
+        self.swap(ended)
 
     def renew_commit(self) -> None:
         assert self.operation is not None
@@ -199,8 +199,7 @@ class World:
     def reset(self) -> None:
         token = StagingToken(self.name("lake-main:"))
         self.layers[token] = {}
-        before = self.branch
-        self.swap(self._without_tree(record.reset(before, token, self.now), before))
+        self.swap(record.reset(self.branch, token, self.now))
         self.view = dict(self.committed)
 
     def delete_and_create(self) -> None:
@@ -209,10 +208,7 @@ class World:
         assert isinstance(tombstone, DeletedBranch)
         self.swap(tombstone)
         again = new_branch(MAIN, before.commit_id, Nonce(self.name("i")), now=self.now, previous=tombstone)
-        trees = before.retired_trees
-        if before.compacted is not None:
-            trees = (*trees, RetiredTree(tree=before.compacted, at=self.now))
-        self.swap(replace(again, retired_trees=trees))
+        self.swap(again)
         self.view = dict(self.committed)
         self.operation = None
 
@@ -372,7 +368,7 @@ class World:
             record.require_unmoved(self.branch, operation.nonce, started=operation.started)
         except ConflictError:
             return False
-        return is_live(self.branch.pending[operation.nonce], self.now)
+        return self.branch.pending[operation.nonce].is_live(self.now)
 
     def _in_flight_layer(self, name: str) -> bool:
         if name.startswith("lake-"):
@@ -384,7 +380,7 @@ class World:
         _, owner, *token = name.split("-")
         if not token:
             entry = self.branch.pending.get(Nonce(owner))
-            return entry is not None and is_live(entry, self.now)
+            return entry is not None and entry.is_live(self.now)
         return self._protected(Nonce(owner), int(token[0]))
 
     def _protected(self, incarnation: Nonce, token: int) -> bool:
@@ -417,13 +413,6 @@ class World:
             bytes=len(changes),
             level=level,
         )
-
-    def _without_tree(self, new: Branch, before: Branch) -> Branch:
-        """What the shell adds to operations on HEAD: the compacted tree that goes is retired."""
-        trees = new.retired_trees
-        if before.compacted is not None:
-            trees = (*trees, RetiredTree(tree=before.compacted, at=self.now))
-        return replace(new, retired_trees=trees, compacted_counts=None)
 
 
 def overlay(entries: Entries, changes: Changes) -> Entries:

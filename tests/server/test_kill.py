@@ -18,8 +18,8 @@ pytestmark = pytest.mark.server
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[ServerProcess]:
-    """A server with two workers."""
-    with running_server(tmp_path, workers=2) as running:
+    """A server with two workers and nothing beside them."""
+    with running_server(tmp_path, workers=2, environment={"LAKEBED_COMPACTION": "off"}) as running:
         yield running
 
 

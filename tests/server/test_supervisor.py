@@ -10,7 +10,7 @@ from lakebed.env.clock import SystemClock
 from lakebed.errors import CorruptError, ErrorKind, UnavailableError
 from lakebed.server.http import supervisor
 from lakebed.server.http.listening import bound
-from lakebed.server.http.supervisor import Supervisor, Target
+from lakebed.server.http.supervisor import Beside, Supervisor, Target
 from tests.server import workers
 
 
@@ -24,9 +24,11 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def supervise(target: Target, *, config: str = "", count: int = 1) -> None:
+def supervise(target: Target, *, config: str = "", count: int = 1, beside: Beside | None = None) -> None:
     listening = bound("127.0.0.1", 0)
-    Supervisor(target, config, [listening], workers=count, seconds=0.1, clock=SystemClock()).run()
+    Supervisor(
+        target, config, [listening], workers=count, seconds=0.1, clock=SystemClock(), beside=beside
+    ).run()
     assert listening.fileno() == -1, "nobody listens afterwards"
 
 
@@ -42,6 +44,12 @@ def test_a_worker_that_dies_comes_back_in_its_place(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     supervise(workers.dies_twice, config=str(starts))
     assert starts.read_text() == "0\n0\n0\n"
+
+
+def test_a_process_beside_the_workers_comes_back_too(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    supervise(workers.waits, config=str(starts), beside=workers.dies_twice_beside)
+    assert starts.read_text() == "beside\n" * 3
 
 
 def test_a_worker_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,3 +33,19 @@ def is_stuck(_config: str, _sockets: Any, _balance: Any, supervisor: Any) -> Non
     supervisor.send(None)
     os.kill(os.getppid(), signal.SIGTERM)
     threading.Event().wait()
+
+
+def waits(_config: str, _sockets: Any, _balance: Any, supervisor: Any) -> None:
+    supervisor.send(None)
+    threading.Event().wait()
+
+
+def dies_twice_beside(config: str, supervisor: Any) -> None:
+    """Be ready and die; the third of us tells the supervisor to stop."""
+    supervisor.send(None)
+    with Path(config).open("a") as file:
+        file.write("beside\n")
+    if len(Path(config).read_text().splitlines()) < 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getppid(), signal.SIGTERM)
+    threading.Event().wait()

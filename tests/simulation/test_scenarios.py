@@ -16,6 +16,10 @@ from lakebed.testing.simulation.scenarios import SCENARIOS
 # A few seconds each, and enough that each scenario reaches what it is about.
 COUNTS = {
     "staging": 16,
+    "segments": 16,
+    "segment-conditions": 12,
+    "slow-segments": 8,
+    "compaction": 16,
     "heads": 16,
     "conditions": 8,
     "stashes": 30,

@@ -8,7 +8,7 @@ import re
 from enum import StrEnum
 
 # A service, then a name in which wildcards are allowed; or everything.
-_PATTERN = re.compile(r"(fs|auth|ci|retention|branches|pr|catalog):[A-Za-z*?]+|\*")
+_PATTERN = re.compile(r"(fs|auth|ci|retention|branches|pr|catalog|compaction):[A-Za-z*?]+|\*")
 
 
 class Action(StrEnum):
@@ -79,6 +79,9 @@ class Action(StrEnum):
     READ_PULL_REQUEST = "pr:ReadPullRequest"
     WRITE_PULL_REQUEST = "pr:WritePullRequest"
     LIST_PULL_REQUESTS = "pr:ListPullRequests"
+
+    READ_COMPACTION = "compaction:ReadCompaction"
+    CONTROL_COMPACTION = "compaction:ControlCompaction"
 
 
 def is_action_pattern(text: str) -> bool:

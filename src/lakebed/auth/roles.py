@@ -28,8 +28,14 @@ _READ_WRITE: Final = (
     Action.CREATE_META_RANGE.value,
 )
 _FULL: Final = ("fs:*",)
-_MANAGE: Final = ("ci:*", "retention:*", "branches:*", Action.READ_CONFIG.value)
-_MANAGE_READ: Final = ("ci:Read*", "retention:Get*", "branches:Get*", Action.READ_CONFIG.value)
+_MANAGE: Final = ("ci:*", "retention:*", "branches:*", "compaction:*", Action.READ_CONFIG.value)
+_MANAGE_READ: Final = (
+    "ci:Read*",
+    "retention:Get*",
+    "branches:Get*",
+    "compaction:Read*",
+    Action.READ_CONFIG.value,
+)
 _PULLS: Final = ("pr:*",)
 _PULLS_READ: Final = ("pr:Read*", "pr:List*")
 _OWN_CREDENTIALS: Final = (

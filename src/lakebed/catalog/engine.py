@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from lakebed.compaction.service import CompactionService
 from lakebed.env.work import Workers
 from lakebed.errors import DeniedError, ErrorKind
 from lakebed.model.ids import BranchName, parse_branch_name, parse_repo_name
@@ -48,6 +49,7 @@ class Engine:
     stashes: Stashes
     importer: Importer
     dumper: RefsDumper
+    compaction: CompactionService
     external: ExternalAddresses
     slices: SliceNamer
     store_of: Callable[[Repository], Awaitable[ObjectStore]]

@@ -10,6 +10,7 @@ from lakebed.catalog.background import Background
 from lakebed.catalog.branches import Branches
 from lakebed.catalog.commit_records import CommitRecords
 from lakebed.catalog.commits import Commits
+from lakebed.catalog.compaction import Compaction
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.credentials import Credentials
 from lakebed.catalog.diffs import Diffs
@@ -96,6 +97,10 @@ class Session:
     @property
     def settings(self) -> Settings:
         return Settings(self._engine, self.caller)
+
+    @property
+    def compaction(self) -> Compaction:
+        return Compaction(self._engine, self.caller)
 
     @property
     def samples(self) -> Samples:

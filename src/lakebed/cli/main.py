@@ -26,7 +26,7 @@ _PANELS: Final = {
     "Data": ("repo", "fs", "import"),
     "Versions": ("branch", "commit", "log", "diff", "merge", "tag", "stash"),
     "Access": ("auth", "config", "doctor"),
-    "Server": ("run", "setup", "demo", "compactor", "verify", "diagnostics", "gc", "kv"),
+    "Server": ("run", "setup", "demo", "compactor", "compaction", "verify", "diagnostics", "gc", "kv"),
 }
 _OTHERS: Final = "More"
 # What a person who knows another tool types first.

@@ -231,3 +231,49 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
     access_key_id: str
     creation_date: int = 0
     secret_access_key: str = ""
+
+
+class CompactionJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that merges staged layers."""
+
+    id: str
+    kind: str
+    state: str
+    branch: str
+    reason: str
+    layers: int
+    creation_date: int
+    failures: int = 0
+    worker: str = ""
+    error: str = ""
+
+
+class BranchCompaction(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a branch's uncommitted changes is merged and what is not."""
+
+    branch: str
+    staging: bool
+    sealed_layers: int
+    compacted: bool
+    changes: int | None = None
+
+
+class CompactionState(msgspec.Struct, frozen=True, kw_only=True):
+    """A repository's jobs, and the branches with the most sealed layers."""
+
+    paused: bool
+    sealed_layers: int
+    jobs: list[CompactionJob]
+    branches: list[BranchCompaction]
+
+
+class CompactionRetried(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs are tried again."""
+
+    retried: int
+
+
+class CompactionStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """The job that was asked for."""
+
+    job: CompactionJob | None = None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from lakebed.client.branch import Branch
+from lakebed.client.compaction import Compaction
 from lakebed.client.ref import Ref
 from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo, StashInfo
 from lakebed.client.settings import Settings
@@ -48,6 +49,11 @@ class Repo:
     def settings(self) -> Settings:
         """Retention rules and branch protection."""
         return Settings(self._transport, self.name)
+
+    @property
+    def compaction(self) -> Compaction:
+        """How far the merging of what is staged is."""
+        return Compaction(self._transport, self.name)
 
     def ref(self, expression: str) -> Ref:
         """Return a handle for reading at a branch, tag, commit or expression such as `main~2`."""

@@ -63,6 +63,17 @@ class RangeCache:
         if self._folder is None or not await self._workers.run(self._folder.write, name, table):
             self._keep_open(name, OpenRange(table))
 
+    async def remember(self, name: str, make: Fetch) -> OpenRange:
+        """Return the table that `make` computes, kept in memory like open ranges and never in the folder.
+
+        The name must tell everything that it is made from, and needs no hash.
+        """
+        opened = self.peek(name)
+        if opened is None:
+            opened = OpenRange(await make())
+            self._keep_open(name, opened)
+        return opened
+
     async def drop(self, name: str) -> None:
         """Forget a table: the next read fetches it again."""
         self._close(name)

@@ -1,4 +1,4 @@
-"""`OpenRange`: one range in memory, usually mapped, and point reads of it.
+"""`OpenRange`: one range, or one dataset of a segment, in memory, usually mapped, and point reads of it.
 
 A point read is a binary search on the raw key column: Arrow's own scalars cost
 a microsecond each, so offsets and bytes are read through memoryviews, and every
@@ -13,14 +13,14 @@ import pyarrow as pa
 from lakebed.env.clock import Instant
 from lakebed.format.columns import column
 from lakebed.format.identity import decode_metadata
-from lakebed.model.entries import Entry
+from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import Path
 
 _STEP = 16
 
 
 class OpenRange:
-    """An entry block, one array a column, that can be searched."""
+    """An entry or change block, one array a column, that can be searched."""
 
     __slots__ = ("_index", "block", "size_bytes")
 
@@ -35,6 +35,17 @@ class OpenRange:
         key = path.encode()
         row = index.position(key)
         return index.entry(row, path) if index.holds(row, key) else None
+
+    def find_change(self, path: str) -> Change | None:
+        """Return the change of `path`, or None; the block is one of changes."""
+        index = self._indexed()
+        key = path.encode()
+        row = index.position(key)
+        if not index.holds(row, key):
+            return None
+        if column(self.block, "deleted")[row].as_py():
+            return Tombstone(path=Path(path))
+        return index.entry(row, path)
 
     def position(self, key: bytes) -> int:
         """Return how many rows have a smaller key: the row of the first that has not."""

@@ -10,7 +10,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from lakebed.committed.cache import RangeCache
+from lakebed.committed.cache import Fetch, RangeCache
 from lakebed.committed.names import hash_of, metarange_key, range_key
 from lakebed.committed.opened import OpenRange
 from lakebed.committed.spans import Span
@@ -96,6 +96,10 @@ class TreeReader:
     async def keep(self, name: str, table: pa.Table) -> None:
         """Put what was just written into the cache."""
         await self._cache.put(self.cached_name(name), table)
+
+    async def remember(self, name: str, make: Fetch) -> OpenRange:
+        """Return a table that was or is now computed from this namespace's files; see `RangeCache.remember`."""
+        return await self._cache.remember(self.cached_name(name), make)
 
     def cached_name(self, name: str) -> str:
         return name + self._suffix

@@ -28,10 +28,11 @@ class Span:
 def spans(trees: Sequence[Tree], *, start: bytes = b"", stop: bytes | None = None) -> Iterator[Span]:
     """Yield the spans of `trees` that hold keys from `start` up to but without `stop`, in key order.
 
-    They are not trimmed: the first may begin before `start`, the last end after `stop`.
+    They are not trimmed: the first may begin before `start`, the last end after `stop`, so that a span is the same
+    wherever one begins.
     """
     at = [tree.seek(start) for tree in trees]
-    low = b""
+    low = max((tree.max_keys[i - 1] + b"\x00" for tree, i in zip(trees, at, strict=True) if i), default=b"")
     while True:
         left = [tree.max_keys[i] for tree, i in zip(trees, at, strict=True) if i < len(tree.ranges)]
         if not left or (stop is not None and low >= stop):

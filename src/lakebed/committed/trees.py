@@ -115,12 +115,24 @@ class Trees:
         return AppliedTree(id=tree.id, counts=counts)
 
     async def diff(
-        self, left: MetarangeId, right: MetarangeId, *, start: str = "", prefix: str = "", after: str = ""
+        self,
+        left: MetarangeId,
+        right: MetarangeId,
+        *,
+        start: str = "",
+        prefix: str = "",
+        after: str = "",
+        remember: bool = False,
     ) -> AsyncGenerator[pa.Table, None]:
-        """Yield what differs by identity, as diff blocks in key order; the bounds are those of `scan`."""
+        """Yield what differs by identity, as diff blocks in key order; the bounds are those of `scan`.
+
+        `remember` is for two trees that will be compared again soon, page by page.
+        """
         ours, theirs = await self._reader.tree(left), await self._reader.tree(right)
         within = scan.bounds(start=start, prefix=prefix, after=after)
-        async with aclosing(diff.diff(self._reader, self._workers, ours, theirs, within)) as blocks:
+        async with aclosing(
+            diff.diff(self._reader, self._workers, ours, theirs, within, remember=remember)
+        ) as blocks:
             async for block in blocks:
                 yield block
 

@@ -9,9 +9,8 @@ are still there, or somebody else has already taken care of them.
 from collections.abc import Iterator
 from enum import StrEnum
 
-from lakebed.env.clock import Instant, after
-from lakebed.limits import PENDING_TIMEOUT_SECONDS
-from lakebed.model.branch import Branch, BranchRecord, DeletedBranch, Pending, Slot
+from lakebed.env.clock import Instant
+from lakebed.model.branch import Branch, BranchRecord, DeletedBranch, Slot
 from lakebed.model.compaction import JobKind, Source, Spec, sources_of
 
 
@@ -94,16 +93,11 @@ def place_of(branch: Branch, spec: Spec) -> int | None:
 
 def is_covered(branch: Branch, kind: JobKind, sources: tuple[Source, ...], *, now: Instant) -> bool:
     """Return whether a live operation on HEAD builds on the sources, or on the tree that would be replaced."""
-    live = [entry for entry in branch.pending.values() if is_live(entry, now)]
+    live = [entry for entry in branch.pending.values() if entry.is_live(now)]
     if kind is JobKind.L2:
         return bool(live)
     oldest = sources[-1].seq
     return any(entry.below is None or oldest < entry.below for entry in live)
-
-
-def is_live(entry: Pending, now: Instant) -> bool:
-    """Return whether the owner of a pending entry is not taken for dead."""
-    return entry.renewed_at >= after(now, -PENDING_TIMEOUT_SECONDS)
 
 
 def slot_of(branch: Branch, kind: JobKind) -> Slot | None:

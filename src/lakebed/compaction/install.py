@@ -12,8 +12,7 @@ from lakebed.env.clock import Instant
 from lakebed.errors import ConflictError, ErrorKind
 from lakebed.model.branch import Branch, Slot
 from lakebed.model.compaction import FoldOutput, JobKind, JobState, Output, Schedule, Spec, TreeOutput
-from lakebed.model.ids import MetarangeId
-from lakebed.model.layers import Layer, RetiredLayer, RetiredTree
+from lakebed.model.layers import Layer, RetiredLayer
 
 
 class RefusedError(ConflictError):
@@ -64,7 +63,9 @@ def install(branch: Branch, spec: Spec, output: Output, *, token: int, now: Inst
                 sealed=above,
                 compacted=tree,
                 compacted_counts=counts if tree is not None else None,
-                retired_trees=_retired_trees(branch, tree, now),
+                retired_trees=(
+                    branch.retired_trees if tree == branch.compacted else branch.with_tree_retired(now)
+                ),
             )
 
 
@@ -93,12 +94,6 @@ def has_landed(branch: Branch, spec: Spec, output: Output, *, token: int) -> boo
             return layer is not None and replace(layer, seq=spec.sources[0].seq) in branch.sealed
         case TreeOutput(tree=tree):
             return tree is not None and branch.compacted == tree
-
-
-def _retired_trees(branch: Branch, tree: MetarangeId | None, now: Instant) -> tuple[RetiredTree, ...]:
-    if branch.compacted is None or branch.compacted == tree:
-        return branch.retired_trees
-    return (*branch.retired_trees, RetiredTree(tree=branch.compacted, at=now))
 
 
 def _with_slot(branch: Branch, kind: JobKind, slot: Slot | None) -> Branch:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.env.clock import Instant
 from lakebed.errors import ConflictError, ErrorKind
-from lakebed.model.compaction import Held, Job, JobState, Schedule
+from lakebed.model.compaction import Held, Job, JobState, Schedule, Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +69,26 @@ def paused(schedule: Schedule, *, is_paused: bool, update: str) -> Schedule:
     return replace(schedule, paused=is_paused, version=schedule.version + 1, update=update)
 
 
-def retried(schedule: Schedule, jobs: frozenset[str] | None, *, update: str) -> Schedule:
-    """Return the schedule with these parked jobs (None: all of them) queued again, as if they had never failed."""
+def queued(schedule: Schedule, spec: Spec, *, now: Instant, update: str) -> tuple[Schedule, Job]:
+    """Return the schedule with one more job, which somebody asked for, and that job."""
+    job = Job(spec=spec, number=schedule.next_number, added_at=max(now, schedule.now))
+    changed = replace(
+        schedule,
+        jobs=(*schedule.jobs, job),
+        next_number=schedule.next_number + 1,
+        version=schedule.version + 1,
+        update=update,
+    )
+    return changed, job
+
+
+def retried(schedule: Schedule, jobs: frozenset[str] | None, *, update: str, failures: int = 0) -> Schedule:
+    """Return the schedule with these parked jobs (None: all of them) queued again, as if they had failed so often.
+
+    Below 0, they may fail more often than others before they are parked again.
+    """
     again = tuple(
-        replace(job, state=JobState.QUEUED, failures=0, silences=0, error="")
+        replace(job, state=JobState.QUEUED, failures=failures, silences=0, error="")
         if job.state is JobState.PARKED and (jobs is None or job.id in jobs)
         else job
         for job in schedule.jobs

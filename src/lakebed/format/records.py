@@ -143,7 +143,7 @@ class _Stash(Stored):
     id: Nonce
     branch: BranchName
     base: CommitId
-    layer: _TokenLayer
+    layer: _TokenLayer | _SegmentLayer
     message: str
     state: StashState
     at: Instant
@@ -366,7 +366,7 @@ def encode_stash(stash: Stash) -> bytes:
             stash.id,
             stash.branch,
             stash.base,
-            _TokenLayer(stash.layer.token, stash.layer.seq),
+            _store_layer(stash.layer),
             stash.message,
             stash.state,
             stash.at,
@@ -383,7 +383,7 @@ def decode_stash(data: bytes) -> Stash:
         id=s.id,
         branch=s.branch,
         base=s.base,
-        layer=TokenLayer(token=s.layer.token, seq=s.layer.seq),
+        layer=_load_layer(s.layer),
         message=s.message,
         state=s.state,
         at=s.at,

@@ -127,6 +127,17 @@ def is_tombstone(value: bytes) -> bool:
     return bool(value[1] & _TOMBSTONE)
 
 
+def count_tombstones(values: Spans) -> int:
+    """Return how many rows delete their path; errors as for `decode_rows`."""
+    if len(values) == 0:
+        return 0
+    if int(values.lengths.min()) < _HEADER.size:
+        raise CorruptError(ErrorKind.UNREADABLE, "a staged row is cut short")
+    first = values.fixed(2)
+    _require_version(int(first[:, 0].max()))
+    return int(np.count_nonzero(first[:, 1] & _TOMBSTONE))
+
+
 def decode_rows(keys: Spans, values: Spans) -> pa.Table:
     """Return rows, in key order, as a change block.
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
-from lakebed.env.clock import Instant
+from lakebed.env.clock import Instant, after
+from lakebed.limits import PENDING_TIMEOUT_SECONDS
 from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce, StagingToken
 from lakebed.model.layers import Layer, RetiredLayer, RetiredTree
@@ -27,6 +28,10 @@ class Pending:
     renewed_at: Instant
     below: int | None = None
     """Layers with a smaller `seq` are what it builds on; None, from an older lakebed: any may be."""
+
+    def is_live(self, now: Instant) -> bool:
+        """Return whether its owner is not taken for dead."""
+        return self.renewed_at >= after(now, -PENDING_TIMEOUT_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,12 @@ class Branch:
         seqs = [layer.seq for layer in self.sealed]
         assert all(a > b for a, b in pairwise(seqs)), "sealed layers run newest first"
         assert not seqs or seqs[0] < self.next_seq, "next_seq is above every layer"
+
+    def with_tree_retired(self, now: Instant) -> tuple[RetiredTree, ...]:
+        """Return what `retired_trees` is once the compacted tree, if there is one, has left."""
+        if self.compacted is None:
+            return self.retired_trees
+        return (*self.retired_trees, RetiredTree(tree=self.compacted, at=now))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import msgspec
 from lakebed.env.clock import Instant
 from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce
-from lakebed.model.layers import Layer, SegmentLayer, TokenLayer
+from lakebed.model.layers import Layer, SegmentLayer, layer_name
 
 # More assignments than a repository ever makes between two restores of its database.
 _EPOCH_BITS: Final = 40
@@ -170,9 +170,7 @@ Output: TypeAlias = FoldOutput | TreeOutput
 
 def source_of(layer: Layer) -> Source:
     """Return a layer as a job names it."""
-    if isinstance(layer, TokenLayer):
-        return Source(layer.seq, layer.token)
-    return Source(layer.seq, f"{layer.id}/{layer.dataset}")
+    return Source(layer.seq, layer_name(layer))
 
 
 def sources_of(layers: Sequence[Layer]) -> tuple[Source, ...]:

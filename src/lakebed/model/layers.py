@@ -42,6 +42,11 @@ class SegmentLayer:
 Layer: TypeAlias = TokenLayer | SegmentLayer
 
 
+def layer_name(layer: Layer) -> str:
+    """Return the name that no two layers of a repository share."""
+    return layer.token if isinstance(layer, TokenLayer) else f"{layer.id}/{layer.dataset}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetiredLayer:
     """A layer that left its branch at `at` and stays readable for a grace period."""

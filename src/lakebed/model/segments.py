@@ -60,6 +60,16 @@ def segment_key(segment_id: str) -> str:
     return f"{SEGMENTS_FOLDER}{segment_id}{_ENDING}"
 
 
+def parse_segment_key(key: str) -> SegmentName:
+    """Return what the object key of a segment says, or raise `InvalidInputError`."""
+    if not key.startswith(SEGMENTS_FOLDER) or not key.endswith(_ENDING):
+        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{key!r} is not the key of a segment")
+    name = parse_segment_id(key[len(SEGMENTS_FOLDER) : -len(_ENDING)])
+    if segment_key(str(name)) != key:
+        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{key!r} is not the key of a segment")
+    return name
+
+
 def cached_dataset(layer: SegmentLayer) -> str:
     """Return the name under which the rows of a layer are cached; like a range's, it starts with their hash."""
     return f"{layer.hash}-{layer.id}.{layer.dataset}"

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from lakebed.env.clock import Instant
 from lakebed.model.ids import BranchName, CommitId, Nonce
-from lakebed.model.layers import TokenLayer
+from lakebed.model.layers import Layer
 
 
 class StashState(StrEnum):
@@ -24,12 +24,12 @@ class StashState(StrEnum):
     """On its way to a branch; whether it is there, the branch knows."""
     POPPED = "popped"
     DROPPED = "dropped"
-    """Never completed; its rows are being removed."""
+    """Never completed; what it holds is being removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stash:
-    """The changes of `branch` against `base`, as rows of the token in `layer`.
+    """The changes of `branch` against `base`, as one layer.
 
     From `popping` on, `branch` is the one it goes to, and `incarnation` that branch's.
     """
@@ -37,7 +37,7 @@ class Stash:
     id: Nonce
     branch: BranchName
     base: CommitId
-    layer: TokenLayer
+    layer: Layer
     message: str
     state: StashState
     at: Instant

@@ -5,7 +5,7 @@ of exactly the version that was read. `update` is the one loop that does so, and
 `lifecycle` says how a branch comes to be and goes. Deleting moves its layers to
 `retired` in the very swap to the tombstone; a branch created under the name
 again carries the retired layers and all counters on, so that nothing of the old
-one is lost, dropped too early, or numbered twice.
+one is lost, dropped too early, or numbered twice. The same goes for compacted trees.
 """
 
 from collections.abc import Callable
@@ -244,12 +244,13 @@ def new_branch(
         last_token=previous.last_token,
         min_era=previous.min_era,
         retired=previous.retired,
+        retired_trees=previous.retired_trees,
         updated_at=later(previous.updated_at, now),
     )
 
 
 def bury(branch: Branch, now: Instant) -> DeletedBranch:
-    """Return the tombstone of `branch`: every layer it has retired, every counter kept."""
+    """Return the tombstone of `branch`: every layer and tree it has retired, every counter kept."""
     layers: tuple[Layer, ...] = branch.sealed
     next_seq = branch.next_seq
     if branch.staging_token is not None:
@@ -263,7 +264,27 @@ def bury(branch: Branch, now: Instant) -> DeletedBranch:
         min_era=branch.min_era,
         retired=(*branch.retired, *(RetiredLayer(layer=layer, at=at) for layer in layers)),
         updated_at=at,
+        retired_trees=branch.with_tree_retired(at),
     )
+
+
+async def swapped_once(kv: KVStore, partition: str, new: BranchRecord, old: Versioned[BranchRecord]) -> bool:
+    """Swap a record, live or deleted, once; False means look again, whether it was lost or nobody knows."""
+    try:
+        await kv.swap(
+            partition,
+            branch_key(new.name),
+            encode_branch(new),
+            expected=old.version,
+            names=branch_names(new) if isinstance(new, Branch) else (),
+        )
+    except ConflictError:
+        return False
+    except UnavailableError as error:
+        if not is_unknown(error):
+            raise
+        return False
+    return True
 
 
 def branch_names(branch: Branch) -> tuple[bytes, ...]:

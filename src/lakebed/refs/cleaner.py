@@ -16,8 +16,8 @@ A layer that was retired for longer than a grace period (or sooner, if the recor
     2. swap  it out of `retired`             crash: the same; not while a stash that is popping may ask for it
     3. drop  the token's partition when its grace is over, if no record names it as staging or sealed and no stash keeps it
     4. remove the entry
-1 before 2: afterwards only the entry knows of the token. Segments have no partition
-and just leave the list; their files are the collector's.
+1 before 2: afterwards only the entry knows of the token. Segments and trees have no partition: they stay
+listed for the whole grace, which protects their files, and then just leave the list. `segment_sweeper` deletes segments.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -27,20 +27,19 @@ from dataclasses import dataclass, replace
 
 from lakebed.env.clock import Clock, Instant, after
 from lakebed.env.ids import IdSource
-from lakebed.errors import ConflictError, ErrorKind, LakebedError, UnavailableError, is_unknown
+from lakebed.errors import ConflictError, ErrorKind, LakebedError
 from lakebed.format.records import (
     decode_branch,
     decode_cleanup,
     decode_stash,
-    encode_branch,
     encode_cleanup,
 )
 from lakebed.format.rows import OPEN_KEY
 from lakebed.kv.port import Expect, KVStore
 from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED, SWAP_ATTEMPTS_MAX
-from lakebed.model.branch import Branch, BranchRecord
-from lakebed.model.ids import BranchName, StagingToken
-from lakebed.model.layers import Layer, TokenLayer
+from lakebed.model.branch import Branch
+from lakebed.model.ids import BranchName, RepoUid, StagingToken
+from lakebed.model.layers import Layer, TokenLayer, layer_name
 from lakebed.model.repository import (
     CleanupEntry,
     CreatingRepository,
@@ -50,9 +49,10 @@ from lakebed.model.repository import (
     RepositoryRecord,
     TokenCleanup,
 )
+from lakebed.model.segments import era_at
 from lakebed.model.stash import StashState
 from lakebed.refs.backoff import back_off
-from lakebed.refs.branches import branch_names, bury, later
+from lakebed.refs.branches import bury, later, swapped_once
 from lakebed.refs.keys import (
     BRANCHES_PREFIX,
     CLEANUP_PARTITION,
@@ -65,6 +65,7 @@ from lakebed.refs.keys import (
 from lakebed.refs.owners import OpenStore, marker_key
 from lakebed.refs.repositories import Repositories, is_stale
 from lakebed.refs.scans import scan_records
+from lakebed.refs.segment_sweeper import SegmentSweeper
 from lakebed.refs.settle import settled_swap
 from lakebed.refs.versioned import Versioned
 from lakebed.telemetry.log import get_logger
@@ -81,6 +82,7 @@ class Cleaned:
     given_up: int = 0
     repositories: int = 0
     tokens: int = 0
+    segments: int = 0
     failed: int = 0
 
 
@@ -95,6 +97,8 @@ class Cleaner:
         self._open_store = open_store
         self._clock = clock
         self._ids = ids
+        self._sweeper = SegmentSweeper(kv, open_store=open_store, clock=clock, ids=ids)
+        self._swept: dict[RepoUid, int] = {}
 
     async def run(self, *, interval_seconds: float) -> None:
         """Clean for ever, with a pause between two runs."""
@@ -140,13 +144,16 @@ class Cleaner:
             if item is None:
                 return entries
             record = decode_branch(item.value)
-            surplus = record.retired[:-RETIRED_LISTED]
+            tokens = [r for r in record.retired if isinstance(r.layer, TokenLayer)]
+            surplus = tokens[:-RETIRED_LISTED]
             old = [r for r in record.retired if r in surplus or after(r.at, GRACE_SECONDS) < now]
+            trees = tuple(r for r in record.retired_trees if after(r.at, GRACE_SECONDS) >= now)
             if old:
                 # Asked after the record was read: what is retired there is popped by now, or popping still.
-                popping = await self._tokens_of_stashes(partition, {StashState.POPPING})
-                old = [r for r in old if not _tokens([r.layer]) & popping]
-            if not old:
+                popping = await self._layers_of_stashes(partition, {StashState.POPPING})
+                names = set(map(layer_name, popping))
+                old = [r for r in old if layer_name(r.layer) not in names]
+            if not old and trees == record.retired_trees:
                 return entries
             for retired in old:
                 if isinstance(retired.layer, TokenLayer):
@@ -155,8 +162,10 @@ class Cleaner:
                     entries[key] = TokenCleanup(token=token, partition=partition, branch=name)
                     await self._note(key, entries[key])
             kept = tuple(retired for retired in record.retired if retired not in old)
-            drained = replace(record, retired=kept, updated_at=later(record.updated_at, now))
-            if await self._swapped(partition, drained, Versioned(record, item.version)):
+            drained = replace(
+                record, retired=kept, retired_trees=trees, updated_at=later(record.updated_at, now)
+            )
+            if await swapped_once(self._kv, partition, drained, Versioned(record, item.version)):
                 return entries
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise ConflictError(ErrorKind.TOO_MANY_RETRIES, f"branch {name!r} is changed by too many at once")
@@ -167,6 +176,7 @@ class Cleaner:
                 async for items in scan_records(self._kv, repo.partition, BRANCHES_PREFIX):
                     for item in items:
                         await self._take_out(repo.partition, decode_branch(item.value).name, now)
+                done.segments += await self._sweep(repo, now)
             case CreatingRepository() as claim:
                 if is_stale(claim, now):
                     await self._repositories.give_up(Versioned(claim, found.version))
@@ -175,6 +185,14 @@ class Cleaner:
                 await self._repositories.finish_deleting(Versioned(deleting, found.version))
             case GoneRepository():
                 pass
+
+    async def _sweep(self, repo: Repository, now: Instant) -> int:
+        """Delete orphaned segments, once in an era: those of writers become orphans when the next begins."""
+        if self._swept.get(repo.uid) == era_at(now):
+            return 0
+        swept = await self._sweeper.sweep(repo, now)
+        self._swept[repo.uid] = era_at(now)
+        return swept
 
     async def _work_off(
         self, key: bytes, value: bytes, done: Cleaned, in_use: dict[str, frozenset[StagingToken]]
@@ -212,7 +230,7 @@ class Cleaner:
             for item in items:
                 tokens |= await self._bury(entry.partition, decode_branch(item.value).name)
         async for items in scan_records(self._kv, entry.partition, STASHES_PREFIX):
-            tokens.update(decode_stash(item.value).layer.token for item in items)
+            tokens |= _tokens(decode_stash(item.value).layer for item in items)
         for token in sorted(tokens):
             await self._kv.drop(token, first=[OPEN_KEY])
         store = await self._open_store(entry.namespace)
@@ -235,30 +253,12 @@ class Cleaner:
                 return frozenset()
             record = decode_branch(item.value)
             tombstone = bury(record, await self._kv.now()) if isinstance(record, Branch) else record
-            if tombstone is record or await self._swapped(
-                partition, tombstone, Versioned(record, item.version)
+            if tombstone is record or await swapped_once(
+                self._kv, partition, tombstone, Versioned(record, item.version)
             ):
                 return _tokens(retired.layer for retired in tombstone.retired)
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise ConflictError(ErrorKind.TOO_MANY_RETRIES, f"branch {name!r} is changed by too many at once")
-
-    async def _swapped(self, partition: str, new: BranchRecord, old: Versioned[BranchRecord]) -> bool:
-        """Swap once; False means look again, whether it was lost or nobody knows."""
-        try:
-            await self._kv.swap(
-                partition,
-                branch_key(new.name),
-                encode_branch(new),
-                expected=old.version,
-                names=branch_names(new) if isinstance(new, Branch) else (),
-            )
-        except ConflictError:
-            return False
-        except UnavailableError as error:
-            if not is_unknown(error):
-                raise
-            return False
-        return True
 
     async def _tokens_in_use(self, partition: str) -> frozenset[StagingToken]:
         """Return the tokens that a record names as staging or sealed, or that an unpopped stash keeps."""
@@ -270,18 +270,15 @@ class Cleaner:
                     found |= _tokens(record.sealed)
                     if record.staging_token is not None:
                         found.add(record.staging_token)
-        return frozenset(found) | await self._tokens_of_stashes(
-            partition, set(StashState) - {StashState.POPPED}
-        )
+        stashed = await self._layers_of_stashes(partition, set(StashState) - {StashState.POPPED})
+        return frozenset(found) | _tokens(stashed)
 
-    async def _tokens_of_stashes(
-        self, partition: str, states: AbstractSet[StashState]
-    ) -> frozenset[StagingToken]:
-        found: set[StagingToken] = set()
+    async def _layers_of_stashes(self, partition: str, states: AbstractSet[StashState]) -> list[Layer]:
+        found: list[Layer] = []
         async for items in scan_records(self._kv, partition, STASHES_PREFIX):
             stashes = [decode_stash(item.value) for item in items]
-            found.update(stash.layer.token for stash in stashes if stash.state in states)
-        return frozenset(found)
+            found += [stash.layer for stash in stashes if stash.state in states]
+        return found
 
     async def _note(self, key: bytes, entry: TokenCleanup) -> None:
         await settled_swap(

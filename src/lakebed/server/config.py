@@ -14,6 +14,7 @@ from lakebed.model.auth import KeyPair
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.effective import Effective, effective
 from lakebed.server.tls import Tls
+from lakebed.staging.appending import SegmentUse
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -39,6 +40,7 @@ class Config:
     cache_bytes: int = CACHE_BYTES_DEFAULT
     staging_wait_seconds: float = 0.0
     """How long a write waits for others to share its round trip."""
+    staging_segments: SegmentUse = SegmentUse.AUTO
     default_storage: str = "local"
     """`local` or `s3`: what clients are told when they ask."""
     installation_key: str | None = field(default=None, repr=False)
@@ -56,6 +58,12 @@ class Config:
     port: int = 8000
     tls: Tls | None = None
     workers: int = 2
+    compaction: bool = True
+    """Whether `lakebed run` starts a compactor beside its workers."""
+    compactor_jobs: int | None = None
+    """Jobs that a compactor does at a time; None means as many as there are processors."""
+    compactor_metrics: tuple[str, int] | None = None
+    """Where a compactor that no server has started shows its metrics."""
     shutdown_seconds: int = 30
     log_level: int = logging.INFO
     log_json: bool = False
@@ -97,6 +105,7 @@ def load_config(
         import_prefixes=tuple(_address(each) for each in given["storage.local.import_prefixes"]),
         cache_bytes=given["cache.bytes"],
         staging_wait_seconds=given["staging.wait_seconds"],
+        staging_segments=SegmentUse(given["staging.segments"]),
         default_storage=given["storage.default"],
         installation_key=given["installation.key"],
         first_user=FirstUser(name=given["installation.user_name"], pair=_first_pair(given)),
@@ -109,6 +118,9 @@ def load_config(
         port=port,
         tls=_tls(given),
         workers=given["workers"],
+        compaction=given["compaction"],
+        compactor_jobs=given["compactor.jobs"],
+        compactor_metrics=_host_and_port(given["compactor.metrics"]) if given["compactor.metrics"] else None,
         shutdown_seconds=given["shutdown_seconds"],
         log_level=logging.getLevelNamesMapping()[given["log.level"].upper()],
         log_json=given["log.format"] == "json",

@@ -104,6 +104,7 @@ async def open_engine(
                 ids=ids,
                 temp=folder.tmp,
                 staging_wait_seconds=config.staging_wait_seconds,
+                staging_segments=config.staging_segments,
             )
         )
         namespaces.ask(wired.engine.repositories, canonical)

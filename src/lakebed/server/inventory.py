@@ -10,6 +10,7 @@ from lakebed.format.rows import ROW_PREFIX
 from lakebed.kv.drivers.lmdb import LmdbKV
 from lakebed.kv.port import KVStore, prefix_end
 from lakebed.model.branch import Branch
+from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
 from lakebed.refs.keys import (
     BRANCHES_PREFIX,
@@ -100,13 +101,15 @@ async def _count(kv: KVStore, repo: Repository, counts: RepositoryCounts) -> Non
 
 
 async def _count_branch(kv: KVStore, branch: Branch) -> BranchCounts:
+    rows = sum([await _rows(kv, token, ROW_PREFIX) for token in tokens_of(branch)])
+    segments = [layer for layer in branch.sealed if isinstance(layer, SegmentLayer)]
     return BranchCounts(
         name=branch.name,
         hidden=branch.hidden,
         sealed_layers=len(branch.sealed),
         retired_layers=len(branch.retired),
         pending=len(branch.pending),
-        staged_rows=sum([await _rows(kv, token, ROW_PREFIX) for token in tokens_of(branch)]),
+        staged_rows=rows + sum(layer.entries + layer.tombstones for layer in segments),
     )
 
 

@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 
 from lakebed.env.clock import SystemClock
+from lakebed.server.compactor import compact
 from lakebed.server.config import Config, encode_config, load_config
 from lakebed.server.data_folder import DataFolder
 from lakebed.server.http.listening import bound
@@ -86,6 +87,7 @@ def _serve(config: Config, metrics: Path, sockets: Sequence[socket.socket]) -> N
         encode_config(config),
         sockets,
         workers=config.workers,
+        beside=compact if config.compaction else None,
         # Longer than this a client that stopped sending, or a stuck store, does not hold up the end.
         seconds=config.shutdown_seconds,
         clock=SystemClock(),

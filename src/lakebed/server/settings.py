@@ -304,10 +304,34 @@ SETTINGS: Final[dict[str, Setting]] = {
             meaning="How large the cache of decoded ranges in the data folder may become.",
         ),
         Setting(
+            name="staging.segments",
+            kind=_one_of("auto", "always"),
+            default="auto",
+            meaning="Which batches of staged changes are stored as files instead of database rows: large ones, or all.",
+        ),
+        Setting(
             name="staging.wait_seconds",
             kind=_SECONDS,
             default=0.0,
             meaning="How long a staged change waits for others to share its round trip to a remote database.",
+        ),
+        Setting(
+            name="compaction",
+            kind=_FLAG,
+            default=True,
+            meaning="Whether `lakebed run` starts a compactor beside its workers.",
+        ),
+        Setting(
+            name="compactor.jobs",
+            kind=_COUNT,
+            unset="as many as there are processors",
+            meaning="Jobs that a compactor does at a time.",
+        ),
+        Setting(
+            name="compactor.metrics",
+            kind=_LISTEN,
+            unset="not shown; those of the one that a server starts are the server's",
+            meaning="Where `lakebed compactor` shows its metrics to Prometheus: HOST:PORT.",
         ),
         Setting(
             name="threads",

@@ -5,14 +5,18 @@ built cold, and the commands run what needs running.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakebed.auth.caller import SYSTEM
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.session import Session, Sessions
 from lakebed.committed.cache import RangeCache
+from lakebed.committed.segments import SegmentFiles
 from lakebed.committed.trees import Trees
+from lakebed.compaction.jobs import JobRunner
+from lakebed.compaction.limits import CompactionLimits
+from lakebed.compaction.service import CompactionService
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.env.work import Workers
@@ -34,6 +38,7 @@ from lakebed.refs.repository_metadata import RepositoryMetadata
 from lakebed.refs.resolve import Resolver
 from lakebed.refs.tags import Tags
 from lakebed.refs.targets import Targets
+from lakebed.staging.appending import SegmentUse
 from lakebed.staging.staging import Staging
 from lakebed.versioning.commit import Committer
 from lakebed.versioning.head import HeadChanges
@@ -63,7 +68,9 @@ class Surroundings:
     transfers: Workers | None = None
     """Threads for bytes that a client waits for; None for those of everything else."""
     staging_wait_seconds: float = 0.0
+    staging_segments: SegmentUse = SegmentUse.AUTO
     cut_rule: CutRule = DEFAULT_RULE
+    compaction_limits: CompactionLimits = field(default_factory=CompactionLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +82,7 @@ class Wired:
     catalog: Session
     """The use cases on behalf of the installation itself."""
     cleaner: Cleaner
+    job_runner: JobRunner
 
 
 def wire(around: Surroundings) -> Wired:
@@ -93,10 +101,12 @@ def wire(around: Surroundings) -> Wired:
         kv,
         branches=branches,
         base=CommittedBase(commits, stores.trees),
+        segments=SegmentFiles(stores.store, around.cache, around.workers),
         workers=around.workers,
         clock=clock,
         ids=ids,
         wait_seconds=around.staging_wait_seconds,
+        use_segments=around.staging_segments,
     )
     parts = Parts(
         kv=kv,
@@ -136,6 +146,7 @@ def wire(around: Surroundings) -> Wired:
             ids=ids,
             workers=around.workers,
         ),
+        compaction=CompactionService(parts, repositories, limits=around.compaction_limits),
         external=around.external,
         slices=SliceNamer(ids),
         store_of=stores.store,
@@ -143,7 +154,13 @@ def wire(around: Surroundings) -> Wired:
     )
     cleaner = Cleaner(kv, repositories, open_store=around.open_store, clock=clock, ids=ids)
     sessions = Sessions(engine)
-    return Wired(engine=engine, sessions=sessions, catalog=sessions.of(SYSTEM), cleaner=cleaner)
+    return Wired(
+        engine=engine,
+        sessions=sessions,
+        catalog=sessions.of(SYSTEM),
+        cleaner=cleaner,
+        job_runner=JobRunner(parts, stores.store),
+    )
 
 
 class _Namespaces:

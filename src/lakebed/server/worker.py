@@ -5,20 +5,17 @@ whoever may look at the process could read its secrets.
 """
 
 import asyncio
-import multiprocessing
 import os
 import signal
 import socket
-import threading
 from collections.abc import Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 
 import uvloop
 
 from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.errors import LakebedError, UnavailableError
-from lakebed.limits import WORKER_END_SECONDS
 from lakebed.server.asgi import WorkerApp
 from lakebed.server.config import Config, decode_config
 from lakebed.server.http.acceptor import Acceptor
@@ -27,6 +24,7 @@ from lakebed.server.http.balance import Balance
 from lakebed.server.http.connections import Connections
 from lakebed.server.http.listening import connections_max
 from lakebed.server.metrics import LIBRARY_VARIABLE
+from lakebed.server.supervised import end_with_supervisor
 from lakebed.telemetry.log import configure, get_logger
 from lakebed.telemetry.request_ids import RequestIds
 
@@ -41,7 +39,7 @@ def work(encoded: str, sockets: Sequence[socket.socket], balance: Balance, super
     # A terminal that goes away takes its whole session with it: this process ends in order, with its supervisor.
     os.setsid()
     configure(level=config.log_level, json=config.log_json)
-    _end_with_supervisor(config.shutdown_seconds)
+    end_with_supervisor(config.shutdown_seconds)
     uvloop.run(_serve(config, sockets, balance, supervisor))
 
 
@@ -87,19 +85,3 @@ async def _started(app: WorkerApp) -> bool:
         await app.stop()
         return False
     return True
-
-
-def _end_with_supervisor(seconds: int) -> None:
-    """End as at SIGTERM when the supervisor was killed: nobody would replace or stop this process any more."""
-    supervisor = multiprocessing.parent_process()
-    if supervisor is None:
-        return
-
-    def watch() -> None:
-        wait([supervisor.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
-        # This thread ends with the process; if it gets to go on, the process is stuck.
-        threading.Event().wait(seconds + WORKER_END_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="lakebed-supervisor", daemon=True).start()

@@ -1,17 +1,20 @@
 """What staging needs from its neighbours, which it may not import.
 
 `Branches` is the ref store's view of branch records, `Base` the committed tree
-below the layers. Both are handed in by the composition root.
+below the layers, `Segments` the files among the layers. All are handed in by the composition root.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
+import pyarrow as pa
+
 from lakebed.env.clock import Instant
 from lakebed.kv.port import NamesFence, Version
 from lakebed.model.branch import Branch
-from lakebed.model.entries import Entry
+from lakebed.model.entries import Change, Entry
 from lakebed.model.ids import BranchName, Path
+from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
 
 
@@ -53,4 +56,44 @@ class Base(Protocol):
 
     async def lookup(self, repo: Repository, branch: Branch, path: Path) -> Entry | None:
         """Return the entry of `path` in `compacted`, or in the tree of the branch's commit."""
+        ...
+
+
+class OpenSegment(Protocol):
+    """The changes of one segment layer, at hand."""
+
+    def find_change(self, path: str) -> Change | None:
+        """Return the change of `path`, or None."""
+        ...
+
+    def between(self, start: bytes, stop: bytes | None) -> pa.Table:
+        """Return the changes with start <= key < stop (None: to the end), without copying."""
+        ...
+
+
+class Segments(Protocol):
+    """Files with staged changes.
+
+    Whoever reads raises `NotFoundError` (`KEY_NOT_FOUND`) if the file is not there: the layer may have left its branch
+    long ago, which only the branch record can tell. A damaged file is a `CorruptError`.
+    """
+
+    def rules_out(self, repo: Repository, layer: SegmentLayer, key_hash: int) -> bool:
+        """Return whether it is known, without waiting, that no key with that hash (`format.bloom.key_hash`) is there."""
+        ...
+
+    def peek(self, repo: Repository, layer: SegmentLayer) -> OpenSegment | None:
+        """Return the changes of a layer if they are at hand: the path of a hot read, which must not wait."""
+        ...
+
+    async def learn(self, repo: Repository, layer: SegmentLayer) -> None:
+        """Fetch what `rules_out` needs, if that saves fetching the changes."""
+        ...
+
+    async def open(self, repo: Repository, layer: SegmentLayer) -> OpenSegment:
+        """Return the changes of a layer."""
+        ...
+
+    async def write(self, repo: Repository, segment_id: str, dataset: str, changes: pa.Table) -> SegmentLayer:
+        """Store changes as a segment of one dataset, durable when it returns; return its layer, with a `seq` of 0."""
         ...

@@ -5,31 +5,38 @@ be slower than that, and a partition that was dropped must not read as empty.
 So every token has an `open` row from its first write on, `drop` removes it
 before anything else, and a read that does not see it in the same snapshot (or
 later than what it read) reads the branch record again: if the token is still
-named, nobody has written to it yet; if not, the read starts over.
+named, nobody has written to it yet; if not, the read starts over. A segment whose
+file is gone is told apart in the same way, only that a named one is then lost.
 """
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
 from lakebed.env.work import Workers
-from lakebed.errors import ConflictError, ErrorKind, UnavailableError
+from lakebed.errors import ConflictError, CorruptError, ErrorKind, NotFoundError, UnavailableError
 from lakebed.format.blocks import change_block
+from lakebed.format.bloom import key_hash
 from lakebed.format.rows import OPEN_KEY, ROW_PREFIX, decode_row, decode_rows, is_tombstone, row_key
 from lakebed.format.spans import Spans
 from lakebed.kv.port import KVStore, Page, Version, prefix_end
-from lakebed.limits import SCAN_PAGE_ITEMS, SWAP_ATTEMPTS_MAX
+from lakebed.limits import SCAN_PAGE_ITEMS, SEGMENTS_AHEAD, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Change
 from lakebed.model.ids import Nonce, Path, StagingToken
+from lakebed.model.layers import Layer, SegmentLayer, TokenLayer, layer_name
 from lakebed.model.repository import Repository
-from lakebed.staging.port import Branches
-from lakebed.staging.record import names_token, tokens_of
+from lakebed.model.segments import segment_key
+from lakebed.staging.port import Branches, OpenSegment, Segments
+from lakebed.staging.record import layers_of, names_layer, tokens_of
 from lakebed.staging.runs import merge_runs
+
+A = TypeVar("A")
 
 _ROWS_END = prefix_end(ROW_PREFIX)
 # Below the first number of rows, decoding them one by one costs less than setting up a block; below the
@@ -42,18 +49,20 @@ _PAGE_GROWTH = 4
 class LayersMovedError(ConflictError):
     """A layer that was being read has left the branch and is gone: read the branch record again."""
 
-    def __init__(self, token: StagingToken) -> None:
-        super().__init__(ErrorKind.VERSION_CHANGED, f"layer {token} left its branch while it was being read")
+    def __init__(self, layer: Layer) -> None:
+        super().__init__(
+            ErrorKind.VERSION_CHANGED, f"layer {layer_name(layer)} left its branch while it was being read"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The newest staged change of a path, and where it lies."""
+    """The newest staged change of a path, and where it lies: a row of a token, or else a segment."""
 
     change: Change
-    token: StagingToken
-    version: Version
-    nonce: Nonce
+    token: StagingToken | None = None
+    version: Version | None = None
+    nonce: Nonce = Nonce("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +84,12 @@ class StagedKeys:
 
 
 class LayerReader:
-    """Reads rows of token layers."""
+    """Reads rows of tokens, and segments."""
 
-    def __init__(self, kv: KVStore, branches: Branches, workers: Workers) -> None:
+    def __init__(self, kv: KVStore, branches: Branches, segments: Segments, workers: Workers) -> None:
         self._kv = kv
         self._branches = branches
+        self._segments = segments
         self._workers = workers
 
     async def lookup(self, repo: Repository, branch: Branch, path: Path) -> tuple[Branch, Staged | None]:
@@ -115,9 +125,14 @@ class LayerReader:
             LayersMovedError: a layer was dropped during the scan; nothing more is yielded.
         """
         within = _keys_between(start, stop, prefix)
+        bounds = _paths_between(within)
+        layers = [layer for layer in layers_of(branch) if _meets(layer, bounds)]
+        opened = await self._open_all(repo, branch, layers)
         runs = [
-            self._scan_token(repo, branch, token, within, first_page=first_page)
-            for token in tokens_of(branch)
+            self._scan_token(repo, branch, layer.token, within, first_page=first_page)
+            if isinstance(layer, TokenLayer)
+            else _scan_segment(opened[layer_name(layer)], bounds, first_page=first_page)
+            for layer in layers
         ]
         async with aclosing(merge_runs(runs)) as blocks:
             async for block in blocks:
@@ -131,26 +146,50 @@ class LayerReader:
         Raises:
             LayersMovedError: a layer was dropped.
         """
-        first, end = _keys_between(start, None, prefix)
-        newest: dict[bytes, bytes] = {}
+        within = _keys_between(start, None, prefix)
+        bounds = _paths_between(within)
+        layers = [layer for layer in layers_of(branch) if _meets(layer, bounds)]
+        opened = await self._open_all(repo, branch, layers)
+        newest: dict[bytes, bool] = {}
         stop: bytes | None = None
-        for token in tokens_of(branch):
-            page = await self._page(token, start=first, end=end, rows_max=rows)
-            await self._require_open(repo, branch, token)
-            if len(page.keys) == rows:
-                reached = page.keys[-1] + b"\0"
+        for layer in layers:
+            if isinstance(layer, TokenLayer):
+                page = await self._page(layer.token, start=within[0], end=within[1], rows_max=rows)
+                await self._require_open(repo, branch, layer.token)
+                keys, deleted = page.keys, map(is_tombstone, page.values)
+            else:
+                block = opened[layer_name(layer)].between(*bounds).slice(0, rows)
+                keys = [row_key(path) for path in block.column("key").to_pylist()]
+                deleted = iter(block.column("deleted").to_pylist())
+            if len(keys) == rows:
+                reached = keys[-1] + b"\0"
                 stop = reached if stop is None else min(stop, reached)
-            for key, value in zip(page.keys, page.values, strict=True):
-                newest.setdefault(key, value)
+            for key, gone in zip(keys, deleted, strict=True):
+                newest.setdefault(key, gone)
         known = sorted(key for key in newest if stop is None or key < stop)
         return StagedKeys(
             start,
             _path(stop) if stop is not None else None,
             [_path(key) for key in known],
-            [is_tombstone(newest[key]) for key in known],
+            [newest[key] for key in known],
         )
 
     async def _lookup(self, repo: Repository, branch: Branch, path: Path) -> Staged | None:
+        found = await self._find_row(repo, branch, path)
+        above: list[SegmentLayer] = []
+        for layer in branch.sealed:
+            if isinstance(layer, SegmentLayer):
+                if layer.min_key <= path <= layer.max_key:
+                    above.append(layer)
+            elif found is not None and found.token == layer.token:
+                break
+        if not above or (found is not None and found.token == branch.staging_token):
+            return found
+        newer = await self._find_in(repo, branch, above, path)
+        return found if newer is None else Staged(newer)
+
+    async def _find_row(self, repo: Repository, branch: Branch, path: Path) -> Staged | None:
+        """Return the newest row of `path` in tokens."""
         tokens = tokens_of(branch)
         if not tokens:
             return None
@@ -159,11 +198,90 @@ class LayerReader:
         for index, token in enumerate(tokens):
             row, open_row = items[2 * index], items[2 * index + 1]
             if open_row is None:
-                await self._require_named(repo, branch, token)
+                await self._require_named(repo, branch, TokenLayer(token=token, seq=0))
             elif row is not None:
                 change, nonce = decode_row(path, row.value)
                 return Staged(change, token, row.version, nonce)
         return None
+
+    async def _find_in(
+        self, repo: Repository, branch: Branch, layers: list[SegmentLayer], path: Path
+    ) -> Change | None:
+        """Return the newest change of `path` in segments, newest first."""
+        hashed = key_hash(path)
+        found: Change | None = None
+        newer: list[SegmentLayer] = []
+        for layer in layers:
+            if self._segments.rules_out(repo, layer, hashed):
+                continue
+            opened = self._segments.peek(repo, layer)
+            if opened is None:
+                newer.append(layer)
+                continue
+            found = opened.find_change(path)
+            if found is not None:
+                break
+
+        async def find(layer: SegmentLayer) -> Change | None:
+            await self._segments.learn(repo, layer)
+            if self._segments.rules_out(repo, layer, hashed):
+                return None
+            return (await self._segments.open(repo, layer)).find_change(path)
+
+        for start in range(0, len(newer), SEGMENTS_AHEAD):
+            part = newer[start : start + SEGMENTS_AHEAD]
+            for change in await self._together(repo, branch, part, find):
+                if change is not None:
+                    return change
+        return found
+
+    async def _open_all(
+        self, repo: Repository, branch: Branch, layers: Iterable[Layer]
+    ) -> dict[str, OpenSegment]:
+        """Return the segments among the layers, fetched some at a time."""
+        segments = [layer for layer in layers if isinstance(layer, SegmentLayer)]
+
+        async def open_one(layer: SegmentLayer) -> OpenSegment:
+            return await self._segments.open(repo, layer)
+
+        opened: dict[str, OpenSegment] = {}
+        for start in range(0, len(segments), SEGMENTS_AHEAD):
+            part = segments[start : start + SEGMENTS_AHEAD]
+            found = await self._together(repo, branch, part, open_one)
+            opened |= zip(map(layer_name, part), found, strict=True)
+        return opened
+
+    async def _together(
+        self,
+        repo: Repository,
+        branch: Branch,
+        layers: list[SegmentLayer],
+        read: Callable[[SegmentLayer], Awaitable[A]],
+    ) -> list[A]:
+        """Return what `read` makes of each layer.
+
+        Raises:
+            LayersMovedError: the file of one is gone, and the layer with it.
+            CorruptError: the file of one is gone, and the branch still shows it.
+        """
+
+        async def one(layer: SegmentLayer) -> A:
+            try:
+                return await read(layer)
+            except NotFoundError as error:
+                await self._require_named(repo, branch, layer)
+                raise CorruptError(
+                    ErrorKind.FILE_MISSING,
+                    f"{segment_key(layer.id)} is missing from the namespace: restore it from a backup",
+                ) from error
+
+        if len(layers) == 1:
+            return [await one(layers[0])]
+        results = await asyncio.gather(*map(one, layers), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in results if not isinstance(result, BaseException)]
 
     async def _scan_token(
         self,
@@ -245,12 +363,12 @@ class LayerReader:
     async def _require_open(self, repo: Repository, branch: Branch, token: StagingToken) -> None:
         # Asked after the rows were read: still open now means that nothing had been dropped before.
         if await self._kv.get(token, OPEN_KEY) is None:
-            await self._require_named(repo, branch, token)
+            await self._require_named(repo, branch, TokenLayer(token=token, seq=0))
 
-    async def _require_named(self, repo: Repository, branch: Branch, token: StagingToken) -> None:
+    async def _require_named(self, repo: Repository, branch: Branch, layer: Layer) -> None:
         current = (await self._branches.get(repo, branch.name)).value
-        if not names_token(current, token):
-            raise LayersMovedError(token)
+        if not names_layer(current, layer):
+            raise LayersMovedError(layer)
 
 
 def _path(key: bytes) -> Path:
@@ -261,6 +379,32 @@ def _keys_between(start: str, stop: str | None, prefix: str) -> tuple[bytes, byt
     end = prefix_end(row_key(prefix)) if prefix else _ROWS_END
     assert end is not None, "rows have a prefix"
     return row_key(max(start, prefix)), end if stop is None else min(end, row_key(stop))
+
+
+def _paths_between(within: tuple[bytes, bytes | None]) -> tuple[bytes, bytes | None]:
+    """Return the bounds of row keys as bounds of paths."""
+    first, end = within
+    size = len(ROW_PREFIX)
+    return first[size:], None if end is None or end == _ROWS_END else end[size:]
+
+
+def _meets(layer: Layer, bounds: tuple[bytes, bytes | None]) -> bool:
+    """Return whether a layer may have something between two paths."""
+    if isinstance(layer, TokenLayer):
+        return True
+    start, stop = bounds
+    return layer.max_key.encode() >= start and (stop is None or layer.min_key.encode() < stop)
+
+
+async def _scan_segment(
+    opened: OpenSegment, bounds: tuple[bytes, bytes | None], *, first_page: int
+) -> AsyncGenerator[pa.Table, None]:
+    """Yield the changes of a segment, in larger and larger blocks, as of a token."""
+    block, at, rows = opened.between(*bounds), 0, first_page
+    while at < block.num_rows:
+        yield block.slice(at, rows)
+        at += rows
+        rows = min(rows * _PAGE_GROWTH, SCAN_PAGE_ITEMS)
 
 
 def _decode_pages(pages: list[Page]) -> pa.Table:

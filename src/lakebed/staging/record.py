@@ -6,19 +6,26 @@ a token leaves `staging_token` only through `sealed` or `retired`, empty or not
 only through `retired`, where it stays readable for a grace period.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from lakebed.env.clock import Instant, after
+from lakebed.env.clock import Instant
 from lakebed.errors import ConflictError, ErrorKind, UnavailableError
-from lakebed.limits import PENDING_MAX, PENDING_TIMEOUT_SECONDS
+from lakebed.limits import PENDING_MAX
 from lakebed.model.branch import Branch, Pending
 from lakebed.model.ids import CommitId, Nonce, StagingToken
-from lakebed.model.layers import Layer, RetiredLayer, TokenLayer
+from lakebed.model.layers import Layer, RetiredLayer, SegmentLayer, TokenLayer, layer_name
+from lakebed.model.segments import parse_segment_id
+
+
+def layers_of(branch: Branch) -> tuple[Layer, ...]:
+    """Return the layers a reader looks into, newest first: the staging token as the one that it will be."""
+    if branch.staging_token is None:
+        return branch.sealed
+    return (TokenLayer(token=branch.staging_token, seq=branch.next_seq), *branch.sealed)
 
 
 def tokens_of(branch: Branch) -> tuple[StagingToken, ...]:
-    """Return the tokens a reader looks into, newest first."""
+    """Return the tokens among the layers, newest first."""
     sealed = tuple([layer.token for layer in branch.sealed if isinstance(layer, TokenLayer)])
     return (branch.staging_token, *sealed) if branch.staging_token is not None else sealed
 
@@ -28,10 +35,19 @@ def names_token(branch: Branch, token: StagingToken) -> bool:
     return token in tokens_of(branch)
 
 
+def names_layer(branch: Branch, layer: Layer) -> bool:
+    """Return whether `layer` is a live layer of the branch."""
+    return layer_name(layer) in map(layer_name, layers_of(branch))
+
+
+def knows_layer(branch: Branch, layer: Layer) -> bool:
+    """Return whether the branch record has or had `layer`, as far as it remembers."""
+    return names_layer(branch, layer) or layer_name(layer) in (layer_name(r.layer) for r in branch.retired)
+
+
 def knows_token(branch: Branch, token: StagingToken) -> bool:
     """Return whether the branch record has or had `token`, as far as it remembers."""
-    retired = (r.layer.token for r in branch.retired if isinstance(r.layer, TokenLayer))
-    return names_token(branch, token) or token in retired
+    return knows_layer(branch, TokenLayer(token=token, seq=0))
 
 
 def with_open_token(branch: Branch, token: StagingToken) -> Branch:
@@ -43,26 +59,38 @@ def seal(branch: Branch) -> Branch:
     """Close the staging token for writers: it becomes the newest sealed layer."""
     if branch.staging_token is None:
         return branch
-    return push_layer(replace(branch, staging_token=None), branch.staging_token)
+    layer = TokenLayer(token=branch.staging_token, seq=branch.next_seq)
+    return push_layer(replace(branch, staging_token=None), layer)
 
 
-def push_layer(branch: Branch, token: StagingToken) -> Branch:
-    """Lay a token on top. The staging token must have been sealed."""
+def push_layer(branch: Branch, layer: Layer) -> Branch:
+    """Lay a layer on top, whatever its `seq` was. The staging token must have been sealed."""
     assert branch.staging_token is None, "a layer on top of a token still written to would reorder writes"
-    layer = TokenLayer(token=token, seq=branch.next_seq)
+    layer = replace(layer, seq=branch.next_seq)
     return replace(branch, sealed=(layer, *branch.sealed), next_seq=branch.next_seq + 1)
+
+
+def append_segment(branch: Branch, layer: SegmentLayer) -> Branch:
+    """Lay a segment that nobody refers to yet on top, and leave no staging token: later writes lie above it.
+
+    Raises:
+        ConflictError: `FENCE_LOST`: the segment is of an era whose orphans may be deleted by now, or for another
+            branch of the name. It must be written again, under another name.
+    """
+    if layer.dataset != branch.incarnation or parse_segment_id(layer.id).era < branch.min_era:
+        raise ConflictError(
+            ErrorKind.FENCE_LOST, f"segment {layer.id} comes too late for branch {branch.name}: write another"
+        )
+    return push_layer(seal(branch), layer)
 
 
 def reset(branch: Branch, token: StagingToken, now: Instant) -> Branch:
     """Forget everything uncommitted, and leave `token` for writers: it is how this reset is recognised later."""
     sealed = seal(branch)
     return replace(
-        sealed,
+        _without_tree(sealed, now),
         staging_token=token,
         sealed=(),
-        compacted=None,
-        l2_slot=None,
-        fold_slot=None,
         retired=_retire(sealed, sealed.sealed, now),
     )
 
@@ -73,14 +101,15 @@ def begin(branch: Branch, nonce: Nonce, commits: tuple[CommitId, ...], now: Inst
     Raises:
         UnavailableError: too many such operations are under way.
     """
-    alive = _without_timed_out(branch.pending, now)
+    alive = {key: entry for key, entry in branch.pending.items() if entry.is_live(now)}
     if nonce not in alive and len(alive) >= PENDING_MAX:
         raise UnavailableError(
             ErrorKind.STORE_UNAVAILABLE,
             f"{len(alive)} commits and merges into {branch.name} are under way: try again when one has ended",
         )
-    alive[nonce] = Pending(commits=commits, renewed_at=now)
-    return replace(seal(branch), pending=alive)
+    sealed = seal(branch)
+    alive[nonce] = Pending(commits=commits, renewed_at=now, below=sealed.next_seq)
+    return replace(sealed, pending=alive)
 
 
 def renew(branch: Branch, nonce: Nonce, now: Instant) -> Branch:
@@ -116,12 +145,9 @@ def finish(
     dropped = branch.sealed[kept:]
     pending = {key: entry for key, entry in branch.pending.items() if key != nonce}
     return replace(
-        branch,
+        _without_tree(branch, now),
         commit_id=commit_id,
         sealed=branch.sealed[:kept],
-        compacted=None,
-        l2_slot=None,
-        fold_slot=None,
         pending=pending,
         retired=_retire(branch, dropped, now),
         stashes=branch.stashes if stash is None else (*branch.stashes, stash),
@@ -166,13 +192,22 @@ def abandon(branch: Branch, nonce: Nonce, *, started: Branch, clean: bool, now: 
         return ended
     kept = len(branch.sealed) - len(started.sealed)
     return replace(
-        ended, sealed=branch.sealed[:kept], compacted=None, retired=_retire(branch, branch.sealed[kept:], now)
+        _without_tree(ended, now),
+        sealed=branch.sealed[:kept],
+        retired=_retire(branch, branch.sealed[kept:], now),
     )
 
 
-def _without_timed_out(pending: Mapping[Nonce, Pending], now: Instant) -> dict[Nonce, Pending]:
-    oldest = after(now, -PENDING_TIMEOUT_SECONDS)
-    return {nonce: entry for nonce, entry in pending.items() if entry.renewed_at >= oldest}
+def _without_tree(branch: Branch, now: Instant) -> Branch:
+    """Let the compacted tree go, and with it whoever is making another: what they build on goes too."""
+    return replace(
+        branch,
+        compacted=None,
+        compacted_counts=None,
+        l2_slot=None,
+        fold_slot=None,
+        retired_trees=branch.with_tree_retired(now),
+    )
 
 
 def _retire(branch: Branch, layers: tuple[Layer, ...], now: Instant) -> tuple[RetiredLayer, ...]:

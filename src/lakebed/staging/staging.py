@@ -10,9 +10,10 @@ from lakebed.model.branch import Branch
 from lakebed.model.entries import Change
 from lakebed.model.ids import BranchName, RepoUid
 from lakebed.model.repository import Repository
+from lakebed.staging.appending import Appender, SegmentUse
 from lakebed.staging.conditions import Condition
 from lakebed.staging.filler import Filler
-from lakebed.staging.port import Base, Branches
+from lakebed.staging.port import Base, Branches, Segments
 from lakebed.staging.reader import LayerReader
 from lakebed.staging.writer import BranchWriter
 
@@ -26,10 +27,12 @@ class Staging:
         *,
         branches: Branches,
         base: Base,
+        segments: Segments,
         workers: Workers,
         clock: Clock,
         ids: IdSource,
         wait_seconds: float = 0.0,
+        use_segments: SegmentUse = SegmentUse.AUTO,
     ) -> None:
         self._kv = kv
         self._branches = branches
@@ -37,8 +40,9 @@ class Staging:
         self._clock = clock
         self._ids = ids
         self._wait_seconds = wait_seconds
-        self._reader = LayerReader(kv, branches, workers)
+        self._reader = LayerReader(kv, branches, segments, workers)
         self._filler = Filler(kv, branches, ids)
+        self._appender = Appender(kv, branches=branches, segments=segments, ids=ids, use=use_segments)
         self._writers: dict[tuple[RepoUid, BranchName], BranchWriter] = {}
 
     async def write(
@@ -81,6 +85,7 @@ class Staging:
                 branches=self._branches,
                 reader=self._reader,
                 base=self._base,
+                appender=self._appender,
                 clock=self._clock,
                 ids=self._ids,
                 wait_seconds=self._wait_seconds,

@@ -1,4 +1,4 @@
-"""The memstore of one branch: requests join a batch, a batch is one fenced KV write.
+"""The memstore of one branch: requests join a batch, a batch is one fenced KV write, or one segment.
 
 While one batch is being written, what arrives joins the next, so an idle branch
 waits for nothing and a busy one shares its round trips and syncs. A write is
@@ -13,12 +13,16 @@ What follows each outcome of the write:
     unknown     seal the token, so that the copy still in flight can no longer land; then read the rows:
                 an own one: the whole batch is there, acknowledge; one missing: nothing is there, send again;
                 all somebody else's: nobody can tell, answer 503 (never success, never a second write)
+
+A large batch goes by segment instead; see `appending` for that way.
 """
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
@@ -32,6 +36,7 @@ from lakebed.errors import (
     UnavailableError,
     is_unknown,
 )
+from lakebed.format.merge import newest_wins
 from lakebed.format.rows import OPEN_KEY, OPEN_VALUE, decode_row, encode_row, row_key
 from lakebed.kv.port import Expect, Item, KVStore, Row, Version
 from lakebed.limits import (
@@ -45,6 +50,7 @@ from lakebed.model.branch import Branch
 from lakebed.model.entries import Change
 from lakebed.model.ids import BranchName, Nonce, Path, StagingToken
 from lakebed.model.repository import Repository
+from lakebed.staging.appending import Appender, sorted_block
 from lakebed.staging.conditions import Condition, require
 from lakebed.staging.port import Base, Branches
 from lakebed.staging.reader import LayerReader, Staged
@@ -59,13 +65,21 @@ class _Request:
 
 
 @dataclass(frozen=True, slots=True)
+class _Decided:
+    """Who is in a batch."""
+
+    accepted: list[_Request]
+    refused: list[tuple[_Request, PreconditionError]]
+    """Those whose condition does not hold because of what this very batch writes."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
-    """What one batch writes, and who is in it."""
+    """What one batch writes as rows, and who is in it."""
 
     rows: list[Row]
     accepted: list[_Request]
     refused: list[tuple[_Request, PreconditionError]]
-    """Those whose condition does not hold because of what this very batch writes."""
     conditional: bool
 
 
@@ -81,6 +95,7 @@ class BranchWriter:
         branches: Branches,
         reader: LayerReader,
         base: Base,
+        appender: Appender,
         clock: Clock,
         ids: IdSource,
         wait_seconds: float,
@@ -91,6 +106,7 @@ class BranchWriter:
         self._branches = branches
         self._reader = reader
         self._base = base
+        self._appender = appender
         self._clock = clock
         self._ids = ids
         self._wait_seconds = wait_seconds
@@ -163,7 +179,8 @@ class BranchWriter:
         nonce = Nonce(self._ids.token())
         for attempt in range(SWAP_ATTEMPTS_MAX):
             try:
-                await self._attempt(batch, nonce)
+                if not await self._by_segment(batch):
+                    await self._attempt(batch, nonce)
             except ConflictError:
                 self._branch = None
                 await self._back_off(attempt)
@@ -188,12 +205,26 @@ class BranchWriter:
                 raise
             await self._require_landed(token, plan.rows, nonce)
         self._opened = token
-        for request in plan.accepted:
-            if not request.done.done():
-                request.done.set_result(None)
-        for request, refusal in plan.refused:
-            if not request.done.done():
-                request.done.set_exception(refusal)
+        _acknowledge(plan.accepted, plan.refused)
+
+    async def _by_segment(self, batch: list[_Request]) -> bool:
+        """Stage the batch as a segment, or return False if it is to go as rows; `ConflictError` as for rows."""
+        if not self._appender.wants(sum(len(request.changes) for request in batch)):
+            return False
+        branch = (await self._branches.get(self._repo, self._name)).value
+        if not self._appender.has_room(branch):
+            return False
+        conditional = any(r.condition is not None for r in batch if not r.done.done())
+        if conditional:
+            branch = await self._appender.settle(self._repo, branch)
+        found = await self._look_up(branch, batch)
+        blocks: list[pa.Table] = []
+        decided = self._decide(batch, found, lambda request: blocks.append(sorted_block(request.changes)))
+        if blocks:
+            newest_first = newest_wins(blocks[::-1])
+            self._branch = await self._appender.append(self._repo, branch, newest_first, exactly=conditional)
+        _acknowledge(decided.accepted, decided.refused)
+        return True
 
     async def _current(self, batch: list[_Request]) -> tuple[Branch, StagingToken]:
         """Return the branch record with an open staging token.
@@ -227,18 +258,37 @@ class BranchWriter:
         return branch, branch.staging_token
 
     async def _plan(self, branch: Branch, token: StagingToken, batch: list[_Request], nonce: Nonce) -> _Plan:
-        """Decide the conditions in order of arrival, each seeing what those before it write.
+        """Decide the conditions on what the branch shows, and return the rows of those that hold."""
+        found = await self._look_up(branch, batch)
+        rows = [] if self._opened == token else [Row(OPEN_KEY, OPEN_VALUE)]
+        written: set[Path] = set()
+
+        def encode(request: _Request) -> None:
+            values = [encode_row(change, nonce) for change in request.changes]
+            for change, value in zip(request.changes, values, strict=True):
+                expect: Version | Expect = Expect.ANY
+                if request.condition is not None and change.path not in written:
+                    expect = _expected(found[change.path][0], token)
+                rows.append(Row(row_key(change.path), value, expect))
+                written.add(change.path)
+
+        decided = self._decide(batch, found, encode)
+        conditional = any(request.condition is not None for request in decided.accepted)
+        return _Plan(rows if decided.accepted else [], decided.accepted, decided.refused, conditional)
+
+    def _decide(
+        self,
+        batch: list[_Request],
+        found: dict[Path, tuple[Staged | None, Change | None]],
+        encode: Callable[[_Request], None],
+    ) -> _Decided:
+        """Decide the conditions in order of arrival, each seeing what those before it write; `encode` who is accepted.
 
         Who is refused for what is there already is told so at once. Who is refused for what the batch will write is
         told when it is written: if it never is, the condition may hold after all.
         """
-        found = await self._look_up(branch, batch)
         written: dict[Path, Change] = {}
-        accepted: list[_Request] = []
-        refused: list[tuple[_Request, PreconditionError]] = []
-        rows: list[Row] = []
-        if self._opened != token:
-            rows.append(Row(OPEN_KEY, OPEN_VALUE))
+        decided = _Decided([], [])
         for request in batch:
             if request.done.done():
                 continue
@@ -246,26 +296,19 @@ class BranchWriter:
                 self._require(request, written, found)
             except PreconditionError as error:
                 if any(change.path in written for change in request.changes):
-                    refused.append((request, error))
+                    decided.refused.append((request, error))
                 else:
                     request.done.set_exception(error)
                 continue
             try:
-                values = [encode_row(change, nonce) for change in request.changes]
+                encode(request)
             except (ValueError, OverflowError, struct.error) as error:
                 # Theirs alone: the others of the batch must not suffer for it.
                 request.done.set_exception(_unstorable(request.changes, error))
                 continue
-            accepted.append(request)
-            for change, value in zip(request.changes, values, strict=True):
-                expect: Version | Expect = Expect.ANY
-                if request.condition is not None and change.path not in written:
-                    staged = found[change.path][0]
-                    expect = staged.version if staged is not None and staged.token == token else Expect.ABSENT
-                rows.append(Row(row_key(change.path), value, expect))
-                written[change.path] = change
-        conditional = any(request.condition is not None for request in accepted)
-        return _Plan(rows if accepted else [], accepted, refused, conditional)
+            decided.accepted.append(request)
+            written.update((change.path, change) for change in request.changes)
+        return decided
 
     def _require(
         self,
@@ -347,6 +390,22 @@ class BranchWriter:
 def new_token(repo: Repository, name: BranchName, ids: IdSource) -> StagingToken:
     """Return the name of a KV partition that nobody has used."""
     return StagingToken(f"{repo.name}-{name}:{ids.token()}")
+
+
+def _acknowledge(accepted: list[_Request], refused: list[tuple[_Request, PreconditionError]]) -> None:
+    for request in accepted:
+        if not request.done.done():
+            request.done.set_result(None)
+    for request, refusal in refused:
+        if not request.done.done():
+            request.done.set_exception(refusal)
+
+
+def _expected(staged: Staged | None, token: StagingToken) -> Version | Expect:
+    """Return what must be in the token for a condition to still hold: the row it was decided on, or none."""
+    if staged is None or staged.token != token or staged.version is None:
+        return Expect.ABSENT
+    return staged.version
 
 
 def _unstorable(changes: Sequence[Change], error: Exception) -> LakebedError:

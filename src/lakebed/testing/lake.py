@@ -12,6 +12,7 @@ from pathlib import Path
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.session import Session
 from lakebed.committed.cache import RangeCache
+from lakebed.compaction.limits import CompactionLimits
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import IdSource, SystemIds
 from lakebed.env.work import InlineWorkers
@@ -25,6 +26,7 @@ from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.cleaner import Cleaner
 from lakebed.server.wiring import Surroundings, Wired, wire
+from lakebed.staging.appending import SegmentUse
 from lakebed.versioning.commit import CommitRequest
 
 COMMIT = CommitRequest(committer="tester", message="a commit")
@@ -70,9 +72,13 @@ async def open_lake(
     clock: Clock | None = None,
     ids: IdSource | None = None,
     cut_rule: CutRule = DEFAULT_RULE,
+    staging_segments: SegmentUse = SegmentUse.AUTO,
 ) -> AsyncIterator[Lake]:
     """Yield an engine on `kv` (in memory unless given) with an empty repository."""
-    async with open_wired(kv, clock=clock, ids=ids, cut_rule=cut_rule) as (wired, used):
+    async with open_wired(kv, clock=clock, ids=ids, cut_rule=cut_rule, staging_segments=staging_segments) as (
+        wired,
+        used,
+    ):
         repo = await wired.catalog.repositories.create("lake", "mem://lake")
         yield Lake(used, wired.engine, wired.catalog, wired.cleaner, repo)
 
@@ -84,6 +90,8 @@ async def open_wired(
     clock: Clock | None = None,
     ids: IdSource | None = None,
     cut_rule: CutRule = DEFAULT_RULE,
+    compaction_limits: CompactionLimits | None = None,
+    staging_segments: SegmentUse = SegmentUse.AUTO,
 ) -> AsyncIterator[tuple[Wired, KVStore]]:
     """Yield an engine without a repository, and the KV it is on."""
     clock = clock or SystemClock()
@@ -108,6 +116,8 @@ async def open_wired(
                 ids=ids or SystemIds(),
                 temp=Path(temp),
                 cut_rule=cut_rule,
+                compaction_limits=compaction_limits or CompactionLimits(),
+                staging_segments=staging_segments,
             )
         )
         yield wired, store_kv

@@ -19,6 +19,7 @@ from lakebed.objects.open import open_store
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.wiring import Surroundings, Wired, wire
+from lakebed.staging.appending import SegmentUse
 from lakebed.testing.lake import Lake
 
 
@@ -34,6 +35,7 @@ class Site:
     kv: KVStore | None = None
     """One that is not opened twice in a process. Otherwise every engine connects for itself."""
     import_prefixes: tuple[str, ...] = ()
+    staging_segments: SegmentUse = SegmentUse.AUTO
     in_memory: dict[str, ObjectStore] = field(default_factory=dict)
     """Memory stores are kept: each opening of one would be a new one."""
 
@@ -87,6 +89,7 @@ class Site:
                     clock=clock,
                     ids=ids,
                     temp=self.folder,
+                    staging_segments=self.staging_segments,
                 )
             )
             stack.push_async_callback(wired.engine.parts.staging.drain)

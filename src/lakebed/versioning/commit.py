@@ -76,6 +76,8 @@ class Committer:
     async def _new_tree(self, attempt: Attempt, base: MetarangeId) -> tuple[MetarangeId, bool]:
         """Return the tree to commit, and whether it differs from `base` for a user."""
         started, compacted = attempt.started, attempt.started.compacted
+        if compacted is not None and not started.sealed and started.compacted_counts is not None:
+            return compacted, started.compacted_counts.total > 0
         trees = await self._parts.trees_of(attempt.repo)
         below = base if compacted is None else compacted
         applied = await trees.apply(below, self._changes(attempt.repo, started), nonce=attempt.nonce)

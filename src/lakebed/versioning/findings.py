@@ -21,6 +21,8 @@ class FindingKind(StrEnum):
     OBJECT_DAMAGED = "object-damaged"
     OBJECT_REFUSED = "object-refused"
     UNREADABLE = "unreadable"
+    SEGMENT_MISSING = "segment-missing"
+    SEGMENT_DAMAGED = "segment-damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,8 @@ _REMEDIES: Final[dict[FindingKind, str]] = {
     FindingKind.OBJECT_SIZE: "restore the object from a backup, or upload it again",
     FindingKind.OBJECT_DAMAGED: "restore the object from a backup, or upload it again",
     FindingKind.OBJECT_REFUSED: "add its prefix to the import prefixes of the configuration, or upload it instead",
+    FindingKind.SEGMENT_MISSING: _FROM_A_BACKUP,
+    FindingKind.SEGMENT_DAMAGED: _FROM_A_BACKUP,
     FindingKind.UNREADABLE: "see that the storage answers, then verify again",
 }
 

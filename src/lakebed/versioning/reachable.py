@@ -15,12 +15,13 @@ from lakebed.format.records import decode_branch, decode_commit, decode_stash, d
 from lakebed.kv.port import KVStore
 from lakebed.model.branch import Branch
 from lakebed.model.commits import Tag
-from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId, StagingToken
+from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId
+from lakebed.model.layers import Layer
 from lakebed.model.repository import Repository
 from lakebed.model.stash import StashState
 from lakebed.refs.keys import BRANCHES_PREFIX, COMMITS_PREFIX, STASHES_PREFIX, TAGS_PREFIX
 from lakebed.refs.scans import scan_records
-from lakebed.staging.record import tokens_of
+from lakebed.staging.record import layers_of
 from lakebed.versioning.findings import FindingKind, Report, finding
 
 T = TypeVar("T")
@@ -30,9 +31,9 @@ _KEPT_STASHES: Final = frozenset({StashState.TENTATIVE, StashState.STANDING, Sta
 
 @dataclass(frozen=True, slots=True)
 class StagedLayer:
-    """A token's rows, and the branch that lists them; a stash's belong to no branch."""
+    """A layer, and the branch that lists it; a stash's belongs to no branch."""
 
-    token: StagingToken
+    layer: Layer
     branch: BranchName | None
     where: str
 
@@ -84,7 +85,7 @@ async def find_reachable(kv: KVStore, repo: Repository, report: Report) -> Reach
             found.branches += 1
             roots.setdefault(branch.commit_id, where)
             found.layers += [
-                StagedLayer(token, branch.name, f"{where}, uncommitted") for token in tokens_of(branch)
+                StagedLayer(layer, branch.name, f"{where}, uncommitted") for layer in layers_of(branch)
             ]
             if branch.compacted is not None:
                 found.add_tree(branch.compacted, f"{where}, uncommitted", with_objects=True)
@@ -96,7 +97,7 @@ async def find_reachable(kv: KVStore, repo: Repository, report: Report) -> Reach
         if stash.state in _KEPT_STASHES:
             where = f"stash {stash.id}"
             roots.setdefault(stash.base, where)
-            found.layers.append(StagedLayer(stash.layer.token, None, where))
+            found.layers.append(StagedLayer(stash.layer, None, where))
     steps = {
         CommitId(name): _Step(commit.tree, commit.parents, bool(commit.condemned_by))
         async for name, commit in _records(

@@ -12,9 +12,9 @@ A commit between 1 and 2 breaks the fence, and the reset starts over: what was
 staged is committed by then, and there is nothing left to undo.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from lakebed.errors import ConflictError, ErrorKind, UnavailableError, is_unknown
+from lakebed.errors import ConflictError, ErrorKind, NotFoundError, UnavailableError, is_unknown
 from lakebed.format.blocks import block_entries
 from lakebed.limits import SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch
@@ -28,6 +28,13 @@ from lakebed.staging.writer import new_token
 from lakebed.versioning.head import Attempt, HeadChanges
 from lakebed.versioning.parts import Parts
 from lakebed.versioning.uncommitted import staged_changes
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Whether a reset of a part may have undone anything yet."""
+
+    begun: bool = False
 
 
 class Resetter:
@@ -65,9 +72,15 @@ class Resetter:
         return await self._heads.run(repo, name, build, reads=(target,))
 
     async def _undo(self, repo: Repository, name: BranchName, *, prefix: str, only: Path | None) -> None:
+        progress = _Progress()
         for _ in range(SWAP_ATTEMPTS_MAX):
             try:
-                await self._undo_once(repo, name, prefix=prefix, only=only)
+                await self._undo_once(repo, name, progress, prefix=prefix, only=only)
+            except NotFoundError as error:
+                # Deleted on the way: some of it was undone before, for those who have looked since.
+                if not progress.begun:
+                    raise
+                raise _partly(name) from error
             except ConflictError as error:
                 if error.kind is not ErrorKind.FENCE_LOST and not isinstance(error, LayersMovedError):
                     raise
@@ -79,9 +92,11 @@ class Resetter:
                 return
         raise _partly(name)
 
-    async def _undo_once(self, repo: Repository, name: BranchName, *, prefix: str, only: Path | None) -> None:
+    async def _undo_once(
+        self, repo: Repository, name: BranchName, progress: _Progress, *, prefix: str, only: Path | None
+    ) -> None:
         sealed = await self._seal(repo, name)
-        await self._write_committed(repo, sealed, prefix=prefix, only=only)
+        await self._write_committed(repo, sealed, progress, prefix=prefix, only=only)
 
     async def _seal(self, repo: Repository, name: BranchName) -> Branch:
         before = (await self._parts.branches.get(repo, name)).value
@@ -97,7 +112,7 @@ class Resetter:
         return replace(after.value, staging_token=None)
 
     async def _write_committed(
-        self, repo: Repository, sealed: Branch, *, prefix: str, only: Path | None
+        self, repo: Repository, sealed: Branch, progress: _Progress, *, prefix: str, only: Path | None
     ) -> None:
         trees = await self._parts.trees_of(repo)
         base = await self._parts.base_tree(repo, sealed)
@@ -106,6 +121,7 @@ class Resetter:
             committed = {entry.path: entry for entry in block_entries(found)}
             paths = [Path(key) for key in block.column("key").to_pylist() if only is None or key == only]
             changes: list[Change] = [committed.get(path) or Tombstone(path=path) for path in paths]
+            progress.begun = progress.begun or bool(changes)
             await self._parts.staging.fill(repo, sealed, changes)
 
 

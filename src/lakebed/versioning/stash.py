@@ -15,11 +15,11 @@ Crash after 4: the branch names the stash, and whoever lists or sweeps stashes d
 
 Pop:
     1. claim    swap the record to popping, with the branch it goes to; no one else can take it then
-    2. append   swap: the stash's token becomes the newest sealed layer of exactly that branch, recognised by its name
+    2. append   swap: the stash's layer becomes the newest sealed layer of exactly that branch, recognised by its name
     3. confirm  swap the record to popped
 
-Crash before 3: whoever lists, sweeps or pops it again goes on. The branch remembers the token, live or retired (the
-cleaner lets nobody forget the token of a stash that is popping). If the branch is gone and does not know the token,
+Crash before 3: whoever lists, sweeps or pops it again goes on. The branch remembers the layer, live or retired (the
+cleaner lets nobody forget the layer of a stash that is popping). If the branch is gone and does not know the layer,
 2 has not happened and never will, and the stash stands again. A popped record stays for one grace, as a root for
 the collector.
 """
@@ -45,12 +45,12 @@ from lakebed.limits import GRACE_SECONDS, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, Nonce
-from lakebed.model.layers import TokenLayer
+from lakebed.model.layers import TokenLayer, layer_name
 from lakebed.model.repository import Repository
 from lakebed.model.stash import Stash, StashState
 from lakebed.refs.keys import STASHES_PREFIX, stash_key
 from lakebed.refs.settle import settled_swap
-from lakebed.staging.record import knows_token, push_layer, seal
+from lakebed.staging.record import knows_layer, push_layer, seal
 from lakebed.staging.writer import new_token
 from lakebed.versioning.head import Attempt, HeadChanges
 from lakebed.versioning.parts import Parts
@@ -179,6 +179,7 @@ class Stashes:
         return stash
 
     async def _copy(self, attempt: Attempt, stash: Stash) -> None:
+        assert isinstance(stash.layer, TokenLayer), "its own record has just said so"
         repo, token = attempt.repo, stash.layer.token
         fence = NamesFence(partition=repo.partition, key=stash_key(stash.id), names=(token.encode(),))
         empty = True
@@ -241,10 +242,10 @@ class Stashes:
                     ErrorKind.BRANCH_NOT_FOUND,
                     f"branch {stash.branch} was deleted before stash {stash.id} was laid over it: pop it again",
                 )
-            return push_layer(seal(branch), stash.layer.token)
+            return push_layer(seal(branch), stash.layer)
 
         await self._parts.branches.update(
-            repo, stash.branch, append, landed=lambda branch: knows_token(branch, stash.layer.token)
+            repo, stash.branch, append, landed=lambda branch: knows_layer(branch, stash.layer)
         )
         popped = replace(stash, state=StashState.POPPED)
         with suppress(LakebedError):  # It is done; who meets the record next will say so.
@@ -278,7 +279,8 @@ class Stashes:
 
     async def _drop(self, repo: Repository, stash: Stash) -> None:
         if stash.state is StashState.DROPPED:
-            await self._parts.kv.drop(stash.layer.token, first=[OPEN_KEY])
+            if isinstance(stash.layer, TokenLayer):
+                await self._parts.kv.drop(stash.layer.token, first=[OPEN_KEY])
             await self._parts.kv.delete_rows(repo.partition, [stash_key(stash.id)])
 
     async def _get(self, repo: Repository, stash_id: Nonce) -> tuple[Stash, Version]:
@@ -313,11 +315,8 @@ class Stashes:
 
 def _remembers(record: BranchRecord, stash: Stash) -> bool:
     if isinstance(record, Branch):
-        return knows_token(record, stash.layer.token)
-    return any(
-        isinstance(retired.layer, TokenLayer) and retired.layer.token == stash.layer.token
-        for retired in record.retired
-    )
+        return knows_layer(record, stash.layer)
+    return any(layer_name(retired.layer) == layer_name(stash.layer) for retired in record.retired)
 
 
 def _not_found(repo: Repository, stash_id: Nonce) -> NotFoundError:

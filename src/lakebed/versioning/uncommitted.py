@@ -20,6 +20,7 @@ from lakebed.model.branch import Branch
 from lakebed.model.diffs import DiffType
 from lakebed.model.ids import MetarangeId
 from lakebed.model.repository import Repository
+from lakebed.staging.record import layers_of
 from lakebed.staging.runs import merge_runs
 from lakebed.versioning.parts import Parts
 
@@ -92,6 +93,12 @@ async def diff_uncommitted(
 
 async def is_clean(parts: Parts, repo: Repository, branch: Branch) -> bool:
     """Return whether nothing uncommitted would change a path."""
+    if not layers_of(branch):
+        # Whoever made the compacted tree has counted.
+        if branch.compacted is None:
+            return True
+        if branch.compacted_counts is not None:
+            return branch.compacted_counts.total == 0
     async with aclosing(diff_uncommitted(parts, repo, branch)) as blocks:
         return await anext(blocks, None) is None
 
@@ -100,7 +107,7 @@ async def _tree_changes(
     trees: Trees, left: MetarangeId, right: MetarangeId, *, start: str, prefix: str
 ) -> AsyncGenerator[pa.Table, None]:
     """Yield the difference between two trees as the changes that make one into the other."""
-    async with aclosing(trees.diff(left, right, prefix=prefix, start=start)) as blocks:
+    async with aclosing(trees.diff(left, right, prefix=prefix, start=start, remember=True)) as blocks:
         async for block in blocks:
             yield diff_as_changes(block)
 

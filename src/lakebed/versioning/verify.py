@@ -30,19 +30,23 @@ from lakebed.env.work import Workers
 from lakebed.errors import CorruptError, ErrorKind, LakebedError, NotFoundError
 from lakebed.format.blocks import empty_changes
 from lakebed.format.columns import column
+from lakebed.format.merge import without_tombstones
 from lakebed.format.metaranges import RangeInfo, decode_metarange, range_infos
 from lakebed.format.ranges import decode_range
 from lakebed.format.records import decode_branch
 from lakebed.format.rows import OPEN_KEY, ROW_PREFIX, decode_rows
+from lakebed.format.segments import decode_dataset, decode_footer
 from lakebed.kv.port import KVStore, Page, prefix_end
 from lakebed.limits import RANGES_AHEAD, SCAN_PAGE_ITEMS
 from lakebed.model.branch import Branch
 from lakebed.model.ids import RangeId
+from lakebed.model.layers import SegmentLayer, TokenLayer
 from lakebed.model.repository import Repository
+from lakebed.model.segments import segment_key
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.keys import branch_key
-from lakebed.staging.record import names_token
+from lakebed.staging.record import names_layer
 from lakebed.versioning.findings import FindingKind, Progress, Report, Verified, finding
 from lakebed.versioning.object_check import ObjectCheck
 from lakebed.versioning.reachable import Reachable, ReachedTree, StagedLayer, find_reachable
@@ -127,37 +131,61 @@ class Verifier:
             if block is not None and reached.with_objects:
                 await self.workers.run(named.name, block, reached.where)
 
-    async def _check_layer(self, layer: StagedLayer, named: References) -> None:
+    async def _check_layer(self, staged: StagedLayer, named: References) -> None:
+        match staged.layer:
+            case TokenLayer():
+                await self._check_token(staged, staged.layer, named)
+            case SegmentLayer():
+                await self._check_segment(staged, staged.layer, named)
+
+    async def _check_token(self, staged: StagedLayer, layer: TokenLayer, named: References) -> None:
         """Read the rows of a layer. One that was dropped on the way is somebody's commit by now."""
         rows, held = 0, list[Page]()
         async for page in self.kv.scan(layer.token, start=ROW_PREFIX, end=prefix_end(ROW_PREFIX)):
             held.append(page)
             if sum(map(len, held)) >= SCAN_PAGE_ITEMS:
-                rows += await self._check_rows(held, layer, named)
+                rows += await self._check_rows(held, staged, named)
                 held = []
-        rows += await self._check_rows(held, layer, named)
-        if rows and await self.kv.get(layer.token, OPEN_KEY) is None and await self._is_named(layer):
+        rows += await self._check_rows(held, staged, named)
+        if rows and await self.kv.get(layer.token, OPEN_KEY) is None and await self._is_named(staged):
             what = f"rows of {layer.token} are being dropped although the branch still shows them"
-            self.report(finding(FindingKind.ROWS_DAMAGED, layer.where, what))
+            self.report(finding(FindingKind.ROWS_DAMAGED, staged.where, what))
 
-    async def _check_rows(self, pages: list[Page], layer: StagedLayer, named: References) -> int:
+    async def _check_segment(self, staged: StagedLayer, layer: SegmentLayer, named: References) -> None:
+        key = segment_key(layer.id)
+        if await self.store.head(key) is None and staged.branch is not None:
+            # Either it is lost, or the layer has left the branch and the file has been swept.
+            if await self._is_named(staged):
+                self.report(
+                    finding(FindingKind.SEGMENT_MISSING, staged.where, f"{key} is not in the storage")
+                )
+            return
+        kinds = (FindingKind.SEGMENT_MISSING, FindingKind.SEGMENT_DAMAGED)
+        block = await self._read(key, staged.where, partial(_decode_layer, layer), kinds)
+        if block is None:
+            return
+        self.done.staged += block.num_rows
+        self.progress("staged changes", self.done.staged, None)
+        await self.workers.run(named.name, without_tombstones(block), staged.where)
+
+    async def _check_rows(self, pages: list[Page], staged: StagedLayer, named: References) -> int:
         rows = sum(map(len, pages))
         self.done.staged += rows
         self.progress("staged changes", self.done.staged, None)
         try:
             entries = await self.workers.run(_decode_entries, pages)
         except CorruptError as error:
-            self.report(finding(FindingKind.ROWS_DAMAGED, layer.where, str(error)))
+            self.report(finding(FindingKind.ROWS_DAMAGED, staged.where, str(error)))
         else:
-            await self.workers.run(named.name, entries, layer.where)
+            await self.workers.run(named.name, entries, staged.where)
         return rows
 
-    async def _is_named(self, layer: StagedLayer) -> bool:
-        if layer.branch is None:
+    async def _is_named(self, staged: StagedLayer) -> bool:
+        if staged.branch is None:
             return False
-        item = await self.kv.get(self.repo.partition, branch_key(layer.branch))
+        item = await self.kv.get(self.repo.partition, branch_key(staged.branch))
         record = decode_branch(item.value) if item is not None else None
-        return isinstance(record, Branch) and names_token(record, layer.token)
+        return isinstance(record, Branch) and names_layer(record, staged.layer)
 
     async def _read(
         self,
@@ -192,6 +220,16 @@ def _decode_listed(info: RangeInfo, data: bytes) -> pa.Table:
     if said != found:
         raise CorruptError(ErrorKind.UNREADABLE, f"its metarange says {said}, the file has {found}")
     return block
+
+
+def _decode_layer(layer: SegmentLayer, data: bytes) -> pa.Table:
+    """Return the changes of a layer that is what its branch says; `CorruptError` if it is not."""
+    footer = decode_footer(data, size=len(data))
+    dataset = footer.datasets.get(layer.dataset)
+    if dataset is not None and dataset.layer(layer.id, seq=layer.seq) != layer:
+        raise CorruptError(ErrorKind.UNREADABLE, f"the branch says {layer}, the file has {dataset}")
+    start, stop = (dataset.start, dataset.stop) if dataset is not None else (0, 0)
+    return decode_dataset(footer, layer.dataset, data[start:stop])
 
 
 def _decode_entries(pages: list[Page]) -> pa.Table:

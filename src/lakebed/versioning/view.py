@@ -24,7 +24,7 @@ from lakebed.model.ids import MetarangeId, Path
 from lakebed.model.repository import Repository
 from lakebed.refs.resolve import ResolvedRef
 from lakebed.staging.reader import LayersMovedError
-from lakebed.staging.record import tokens_of
+from lakebed.staging.record import layers_of
 from lakebed.versioning.first_keys import FirstKeys
 from lakebed.versioning.paging import BlockPage, Peek, Scan, flat_page, folded_page, successor
 from lakebed.versioning.parts import Parts
@@ -115,7 +115,7 @@ class View:
     ) -> AsyncGenerator[pa.Table, None]:
         """Yield everything from `start` on as entry blocks in key order."""
         trees = await self._parts.trees_of(repo)
-        if source.branch is None or not tokens_of(source.branch):
+        if source.branch is None or not layers_of(source.branch):
             async with aclosing(trees.scan(source.tree, start=start, prefix=prefix)) as blocks:
                 async for block in blocks:
                     yield block
@@ -143,7 +143,7 @@ class View:
 
     async def _first_keys(self, repo: Repository, source: Source, prefix: str, scan: Scan) -> Peek | None:
         """Return how to look ahead; where nothing is staged, the tree's own blocks tell as fast."""
-        if source.branch is None or not tokens_of(source.branch):
+        if source.branch is None or not layers_of(source.branch):
             return None
         return FirstKeys(
             repo,

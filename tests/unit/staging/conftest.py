@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from lakebed.committed.cache import RangeCache
+from lakebed.committed.segments import SegmentFiles
 from lakebed.env.clock import Instant, SystemClock
 from lakebed.env.ids import SeededIds
 from lakebed.env.work import InlineWorkers
@@ -13,8 +15,11 @@ from lakebed.model.branch import Branch
 from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import EMPTY_TREE, BranchName, Nonce, Path, RepoName, RepoUid
 from lakebed.model.repository import Repository
+from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
+from lakebed.objects.port import ObjectStore
 from lakebed.refs.branches import Branches
 from lakebed.refs.commits import Commits
+from lakebed.staging.appending import SegmentUse
 from lakebed.staging.staging import Staging
 
 REPO = Repository(
@@ -53,6 +58,8 @@ class Lake:
     branches: Branches
     base: DictBase
     staging: Staging
+    segments: SegmentFiles
+    bucket: MemoryBucket
 
     async def branch(self) -> Branch:
         return (await self.branches.get(REPO, MAIN)).value
@@ -65,7 +72,7 @@ class Lake:
         await self.staging.write(REPO, MAIN, changes, **options)
 
 
-async def make_lake(kv=None) -> Lake:
+async def make_lake(kv=None, *, use=SegmentUse.AUTO) -> Lake:
     memory = kv or MemoryKV()
     ids = SeededIds(1)
     branches = Branches(memory, clock=SystemClock(), ids=ids)
@@ -75,14 +82,28 @@ async def make_lake(kv=None) -> Lake:
     )
     await branches.create(REPO, MAIN, first.id)
     base = DictBase()
+    workers, bucket = InlineWorkers(), MemoryBucket()
+    store = MemoryObjects(bucket=bucket)
+
+    async def store_of(repo: Repository) -> ObjectStore:
+        return store
+
+    segments = SegmentFiles(store_of, RangeCache(None, workers=workers), workers)
     staging = Staging(
-        memory, branches=branches, base=base, workers=InlineWorkers(), clock=SystemClock(), ids=ids
+        memory,
+        branches=branches,
+        base=base,
+        segments=segments,
+        workers=workers,
+        clock=SystemClock(),
+        ids=ids,
+        use_segments=use,
     )
-    return Lake(memory, branches, base, staging)
+    return Lake(memory, branches, base, staging, segments, bucket)
 
 
-@pytest.fixture
-async def lake() -> AsyncIterator[Lake]:
-    lake = await make_lake()
+@pytest.fixture(params=SegmentUse)
+async def lake(request: pytest.FixtureRequest) -> AsyncIterator[Lake]:
+    lake = await make_lake(use=request.param)
     yield lake
     await lake.staging.drain()

@@ -11,6 +11,7 @@ from lakebed.format.blocks import block_changes
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.limits import SEALED_LAYERS_SLOWDOWN
 from lakebed.model.ids import StagingToken
+from lakebed.model.layers import TokenLayer
 from lakebed.staging.conditions import IfAbsent, IfChecksum, IfSame
 from lakebed.staging.record import push_layer, seal
 from tests.unit.staging.conftest import MAIN, REPO, Lake, entry, make_lake, tombstone
@@ -163,7 +164,7 @@ async def test_one_refused_condition_does_not_refuse_its_neighbours(lake: Lake) 
 async def test_writers_are_told_to_wait_at_too_many_layers(lake: Lake) -> None:
     def pile_up(branch, _now):
         for n in range(SEALED_LAYERS_SLOWDOWN):
-            branch = push_layer(branch, StagingToken(f"t{n}"))
+            branch = push_layer(branch, TokenLayer(token=StagingToken(f"t{n}"), seq=0))
         return branch
 
     await lake.branches.update(REPO, MAIN, pile_up, landed=lambda b: False)
@@ -253,7 +254,8 @@ async def test_a_write_that_may_have_been_overwritten_is_neither_success_nor_ref
     assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
 
 
-async def test_a_dropped_layer_never_reads_as_empty(lake: Lake) -> None:
+async def test_a_dropped_layer_never_reads_as_empty() -> None:
+    lake = await make_lake()
     await lake.write(entry("a"))
     old = await lake.branch()
     assert old.staging_token is not None

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from lakebed.staging.appending import SegmentUse
 from lakebed.testing.lake import Lake, open_lake
 
 
-@pytest.fixture
-async def lake() -> AsyncIterator[Lake]:
-    async with open_lake() as lake:
+@pytest.fixture(params=SegmentUse)
+async def lake(request: pytest.FixtureRequest) -> AsyncIterator[Lake]:
+    async with open_lake(staging_segments=request.param) as lake:
         yield lake

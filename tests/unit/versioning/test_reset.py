@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, UnavailableError
 from lakebed.testing.lake import COMMIT, Lake
 
 
@@ -99,3 +99,25 @@ async def test_there_must_be_something_to_stash(lake: Lake) -> None:
         await lake.catalog.stashes.create("lake", "main")
     assert caught.value.kind is ErrorKind.NO_CHANGES
     assert await lake.catalog.stashes.list("lake") == []
+
+
+async def test_a_reset_that_loses_its_branch_half_way_does_not_say_that_nothing_happened(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lake.catalog.branches.create("lake", "dev", "main")
+    await lake.put("dev", a="1", b="1")
+    staging = lake.engine.parts.staging
+    fill = staging.fill
+
+    async def fill_and_lose(repo, sealed, changes):
+        await fill(repo, sealed, changes)
+        await lake.catalog.branches.delete("lake", "dev")
+        raise ConflictError(ErrorKind.FENCE_LOST, "moved")
+
+    monkeypatch.setattr(staging, "fill", fill_and_lose)
+
+    with pytest.raises(UnavailableError) as caught:
+        await lake.catalog.branches.reset_prefix("lake", "dev", "")
+    assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
+    with pytest.raises(NotFoundError):
+        await lake.catalog.branches.reset_prefix("lake", "dev", "")

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.committed.cache import RangeCache
 from lakebed.committed.names import METARANGES_FOLDER, RANGES_FOLDER
+from lakebed.committed.segments import SegmentFiles
 from lakebed.env.work import InlineWorkers
 from lakebed.format.metaranges import (
     RangeInfo,
@@ -19,13 +21,17 @@ from lakebed.format.metaranges import (
 from lakebed.format.records import decode_commit, encode_commit
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Expect, Row
-from lakebed.model.entries import Entry
-from lakebed.model.ids import CommitId, MetarangeId, parse_path
+from lakebed.model.entries import Entry, Tombstone
+from lakebed.model.ids import BranchName, CommitId, MetarangeId, parse_path
+from lakebed.model.layers import SegmentLayer
+from lakebed.model.segments import segment_key
 from lakebed.objects.port import ObjectStore, PutMode
 from lakebed.objects.settings import StoreSettings
 from lakebed.refs.keys import branch_key, commit_key, tag_key
+from lakebed.staging.appending import Appender, SegmentUse, sorted_block
 from lakebed.testing.lake import Lake
 from lakebed.testing.site import Site
+from lakebed.versioning import verify as verify_module
 from lakebed.versioning.findings import Finding, FindingKind, Verified
 from lakebed.versioning.verify import Verifier
 
@@ -285,3 +291,87 @@ async def test_objects_of_condemned_commits_may_be_gone_but_not_their_files(
 
     await store.delete([f"{METARANGES_FOLDER}{dev.tree}.parquet"])
     assert [each.kind for each in (await verify(lake, tmp_path))[0]] == [FindingKind.METARANGE_MISSING]
+
+
+async def by_segment(lake: Lake) -> SegmentLayer:
+    """Stage a change of `main` as a segment, and return its layer."""
+    parts = lake.engine.parts
+    entry = Entry(
+        path=parse_path("s"),
+        address=await address(lake, "v1", "a"),
+        checksum=(await lake.catalog.objects.stat("lake", "v1", "a")).checksum,
+        size_bytes=3,
+        mtime=await lake.kv.now(),
+    )
+    appender = Appender(
+        lake.kv,
+        branches=parts.branches,
+        segments=SegmentFiles(
+            lake.engine.store_of, RangeCache(None, workers=InlineWorkers()), InlineWorkers()
+        ),
+        ids=parts.ids,
+        use=SegmentUse.ALWAYS,
+    )
+    changed = await appender.append(
+        lake.repo, await branch(lake, "main"), sorted_block([entry, Tombstone(path=parse_path("t"))])
+    )
+    layer = changed.sealed[0]
+    assert isinstance(layer, SegmentLayer)
+    return layer
+
+
+async def test_a_whole_segment_is_counted_and_its_objects_are_looked_for(lake: Lake, tmp_path: Path) -> None:
+    await by_segment(lake)
+    found, done = await verify(lake, tmp_path)
+    assert (found, done.staged) == ([], 5)
+
+    store = await lake.engine.store_of(lake.repo)
+    await store.delete([await address(lake, "main", "s")])
+    found, _ = await verify(lake, tmp_path)
+    assert {finding.kind for finding in found} == {FindingKind.OBJECT_MISSING}
+
+
+async def test_a_segment_that_is_missing_or_damaged_or_not_the_one_listed_is_named(
+    lake: Lake, tmp_path: Path
+) -> None:
+    layer = await by_segment(lake)
+    store = await lake.engine.store_of(lake.repo)
+    whole = await store.get(segment_key(layer.id))
+
+    await store.put(
+        segment_key(layer.id),
+        whole[:4] + bytes(layer.bytes) + whole[4 + layer.bytes :],
+        when=PutMode.OVERWRITE,
+    )
+    found, _ = await verify(lake, tmp_path)
+    assert [finding.kind for finding in found] == [FindingKind.SEGMENT_DAMAGED]
+    assert found[0].where == "branch main, uncommitted"
+
+    await store.put(segment_key(layer.id), whole, when=PutMode.OVERWRITE)
+    versioned = await lake.engine.parts.branches.get(lake.repo, BranchName("main"))
+    listed = replace(versioned.value.sealed[0], entries=7)
+    other = replace(versioned.value, sealed=(listed, *versioned.value.sealed[1:]))
+    await lake.engine.parts.branches.swap(lake.repo, versioned, other)
+    found, _ = await verify(lake, tmp_path)
+    assert [finding.kind for finding in found] == [FindingKind.SEGMENT_DAMAGED]
+
+    await store.delete([segment_key(layer.id)])
+    found, _ = await verify(lake, tmp_path)
+    assert [finding.kind for finding in found] == [FindingKind.SEGMENT_MISSING]
+
+
+async def test_a_segment_that_left_its_branch_and_was_swept_meanwhile_is_no_finding(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = await by_segment(lake)
+    reachable = verify_module.find_reachable
+
+    async def slow_reachable(*args):
+        found = await reachable(*args)
+        await lake.catalog.branches.reset("lake", "main")
+        await (await lake.engine.store_of(lake.repo)).delete([segment_key(layer.id)])
+        return found
+
+    monkeypatch.setattr(verify_module, "find_reachable", slow_reachable)
+
+    assert (await verify(lake, tmp_path))[0] == []

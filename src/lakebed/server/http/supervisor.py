@@ -31,6 +31,8 @@ Report = LakebedError | None
 # How Python ends a process whose main function raises.
 _FAILED: Final = 1
 Target = Callable[[str, Sequence[socket.socket], Balance, Connection], None]
+Beside = Callable[[str, Connection], None]
+"""What a process does that serves no requests."""
 
 
 @dataclass(slots=True)
@@ -54,11 +56,17 @@ class Supervisor:
         workers: int,
         seconds: float,
         clock: Clock,
+        beside: Beside | None = None,
     ) -> None:
-        """Give each of so many workers `config` and the sockets, and at the end `seconds` to finish."""
+        """Give each of so many workers `config` and the sockets, and at the end `seconds` to finish.
+
+        `beside` runs in one more process, which is kept alive like the workers.
+        """
         # A fork would copy the locks of Arrow's and Polars' threads, which ran during set-up, but not the threads.
         self._context = multiprocessing.get_context("spawn")
         self._target = target
+        self._beside = beside
+        self._waits_beside = beside is not None
         self._config = config
         self._sockets = sockets
         self._count = workers
@@ -94,17 +102,25 @@ class Supervisor:
 
     def _spawn(self, slot: int) -> None:
         reports, said = self._context.Pipe(duplex=False)
-        process = self._context.Process(
-            target=self._target,
-            args=(self._config, self._sockets, self._balance.of(slot), said),
-            name=f"lakebed-worker-{slot}",
-        )
+        process = self._process(slot, said)
         # Ctrl-C is for the supervisor, which tells its workers; what is ignored now is ignored by them from the start.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         process.start()
         signal.signal(signal.SIGINT, before)
         said.close()
         self._workers.append(_Worker(process, reports, slot, self._clock.monotonic()))
+
+    def _process(self, slot: int, said: Connection) -> SpawnProcess:
+        if slot == self._count:
+            # The place after the last worker's: it takes no connections.
+            return self._context.Process(
+                target=self._beside, args=(self._config, said), name="lakebed-beside"
+            )
+        return self._context.Process(
+            target=self._target,
+            args=(self._config, self._sockets, self._balance.of(slot), said),
+            name=f"lakebed-worker-{slot}",
+        )
 
     def _step(self) -> None:
         """Wait until something happens, and do what follows."""
@@ -121,6 +137,10 @@ class Supervisor:
                 self._hear(worker)
             if worker.process.exitcode is not None and not self._stopping:
                 self._bury(worker)
+        if self._waits_beside and len(self._workers) == self._count and all(w.ready for w in self._workers):
+            # Those who wait for the server's first answer do not wait for this.
+            self._waits_beside = False
+            self._spawn(self._count)
 
     def _hear(self, worker: _Worker) -> None:
         if not worker.reports.poll():

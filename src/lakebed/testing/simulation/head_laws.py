@@ -2,11 +2,12 @@
 
 from lakebed.model.branch import Branch
 from lakebed.model.diffs import MergeStrategy
-from lakebed.model.ids import CommitId, StagingToken
+from lakebed.model.ids import CommitId
+from lakebed.model.layers import Layer, layer_name
 from lakebed.testing.simulation.history import Op
 from lakebed.testing.simulation.ledger import Ledger, difference
 from lakebed.testing.simulation.record_laws import LawBrokenError
-from lakebed.testing.simulation.truth import View, laid_over, live_tokens, three_way
+from lakebed.testing.simulation.truth import View, laid_over, live_layers, live_names, three_way
 
 HEAD_KINDS = frozenset({"commit", "merge", "revert", "cherry_pick", "hard_reset"})
 
@@ -29,8 +30,8 @@ class HeadLaws:
             raise LawBrokenError(f"{op} moved HEAD after it had been taken for dead")
         base = self._truth.content(partition, old.commit_id)
         content = self._truth.content(partition, new.commit_id)
-        dropped = [self._truth.layer(token) for token in dropped_tokens(old, new)]
-        below = laid_over(base, reversed(dropped))
+        dropped = [self._truth.changes(partition, layer) for layer in dropped_layers(old, new)]
+        below = laid_over(self._truth.base(partition, old), reversed(dropped))
         if op.kind == "commit" and below != content:
             raise LawBrokenError(
                 f"{op}: what was staged is not what was committed: {difference(below, content)}"
@@ -43,7 +44,11 @@ class HeadLaws:
             self._check_merged(partition, op, old.commit_id, content)
         self._ledger.meet(f"head moved by {op.kind}")
         self._ledger.meet("head moved")
-        if live_tokens(new):
+        if old.compacted is not None:
+            self._ledger.meet("head moved with a compacted tree")
+        if new.compacted is not None:
+            raise LawBrokenError(f"{op}: the compacted tree of an older HEAD hides the new one")
+        if live_layers(new):
             self._ledger.meet("head moved under new layers")
         self._ledger.effect(op, "head", new.commit_id)
 
@@ -95,10 +100,10 @@ class HeadLaws:
         return found
 
 
-def dropped_tokens(old: Branch, new: Branch) -> list[StagingToken]:
-    """Return the tokens that left a branch, newest first; they must have been its oldest."""
-    before, now = live_tokens(old), live_tokens(new)
-    dropped = [token for token in before if token not in now]
+def dropped_layers(old: Branch, new: Branch) -> list[Layer]:
+    """Return the layers that left a branch, newest first; they must have been its oldest."""
+    before, now = live_layers(old), set(live_names(new))
+    dropped = [layer for layer in before if layer_name(layer) not in now]
     if dropped != before[len(before) - len(dropped) :]:
         raise LawBrokenError(f"layers were taken out from under older ones on {new.name}")
     return dropped

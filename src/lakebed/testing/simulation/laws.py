@@ -6,8 +6,7 @@ nothing for a reader; the few that may are listed here, each with what it has to
 exactly. So a change that is wrong is caught where it happens and not when somebody
 reads it.
 
-When there are segments and compaction, an install is one more step that may change
-nothing for a reader.
+An install of a compaction is one more step that may change nothing for a reader.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from lakebed.limits import GRACE_SECONDS
 from lakebed.model.branch import Branch
 from lakebed.model.commits import Commit, Tag
 from lakebed.model.ids import CommitId, Nonce, StagingToken
-from lakebed.model.layers import TokenLayer
+from lakebed.model.layers import Layer, SegmentLayer, TokenLayer, layer_name
 from lakebed.refs.keys import (
     BRANCHES_PREFIX,
     CLEANUP_PARTITION,
@@ -32,11 +31,11 @@ from lakebed.refs.keys import (
 from lakebed.testing.simulation.head_laws import HeadLaws
 from lakebed.testing.simulation.history import Op
 from lakebed.testing.simulation.ledger import Ledger, difference
-from lakebed.testing.simulation.record_laws import LawBrokenError, check_successor
+from lakebed.testing.simulation.record_laws import LawBrokenError, check_successor, is_fold
 from lakebed.testing.simulation.repository_laws import check_repository
 from lakebed.testing.simulation.row_laws import RowLaws
 from lakebed.testing.simulation.stash_laws import StashLaws
-from lakebed.testing.simulation.truth import Moment, View, live_tokens
+from lakebed.testing.simulation.truth import Moment, View, laid_over, live_layers, live_names, live_tokens
 
 
 class Laws:
@@ -52,6 +51,8 @@ class Laws:
         """Staging tokens by whose they are: repository's partition and branch."""
         self._tokens: set[str] = set()
         """Every token that a branch ever named."""
+        self._segments: set[str] = set()
+        """Every segment that a branch ever named."""
         self._creators: dict[Nonce, Op | None] = {}
         """Who wrote each ref."""
         self._given_up: set[tuple[str, CommitId]] = set()
@@ -163,7 +164,7 @@ class Laws:
     def _check_step(
         self, partition: str, old: Branch, new: Branch, before: View, now: View, *, popped: Nonce | None
     ) -> None:
-        """A record replaced another of the same branch: what it shows may change in four ways only."""
+        """A record replaced another of the same branch: what it shows may change in five ways only."""
         op = self._ledger.op
         if any(
             old.pending[nonce].commits != new.pending[nonce].commits
@@ -177,6 +178,10 @@ class Laws:
             and set(new.pending) - set(old.pending)
         ):
             self._ledger.meet("taken for dead")
+        if any(is_fold(layer) and layer not in old.sealed for layer in new.sealed):
+            self._ledger.meet("fold installed")
+        if new.compacted is not None and new.compacted != old.compacted:
+            self._ledger.meet("tree installed")
         named = set(new.stashes) - set(old.stashes)
         if new.commit_id != old.commit_id:
             self.heads.check(partition, old, new)
@@ -184,6 +189,14 @@ class Laws:
             self.stashes.check_named(partition, old, new, named)
         elif popped is not None:
             self.stashes.check_popped(new, before, now, popped)
+        elif appended := [layer for layer in live_layers(new) if self._is_new_segment(old, layer)]:
+            (segment,) = appended
+            changes = self._truth.changes(partition, segment)
+            if now != laid_over(before, [changes]):
+                raise LawBrokenError(
+                    f"{op} changed {difference(laid_over(before, [changes]), now)} beside the segment"
+                )
+            self.rows.check_segment((partition, new.name), before, changes)
         elif op is not None and op.kind == "reset_branch":
             committed = self._truth.content(partition, new.commit_id)
             if now != committed:
@@ -207,6 +220,14 @@ class Laws:
                 raise LawBrokenError(f"token {token} was used before")
             self._tokens.add(token)
         return popped
+
+    def _is_new_segment(self, old: Branch, layer: Layer) -> bool:
+        if not isinstance(layer, SegmentLayer) or is_fold(layer) or layer_name(layer) in live_names(old):
+            return False
+        if layer.id in self._segments:
+            raise LawBrokenError(f"segment {layer.id} was appended before")
+        self._segments.add(layer.id)
+        return True
 
     def _took_effect(self, kind: str, word: str) -> None:
         op = self._ledger.op

@@ -7,7 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from lakebed.committed.cache import RangeCache
+from lakebed.compaction.limits import CompactionLimits
+from lakebed.compaction.meters import CompactionMeters
+from lakebed.compaction.worker import CompactionWorker
 from lakebed.env.ids import SeededIds
 from lakebed.env.work import InlineWorkers
 from lakebed.format.cut import CutRule
@@ -19,6 +24,7 @@ from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.server.wiring import Surroundings, wire
+from lakebed.staging.appending import SegmentUse
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clock import SimClock
 from lakebed.testing.simulation.database import Database
@@ -27,6 +33,21 @@ from lakebed.testing.simulation.loop import OWNER, SimLoop
 from lakebed.testing.simulation.network import Network
 from lakebed.testing.simulation.objects import SimObjects
 
+# Small, so that a handful of changes is already worth compacting.
+_COMPACTION_LIMITS = CompactionLimits(
+    fold_layers=2,
+    fold_layers_max=3,
+    fold_quiet_seconds=3.0,
+    l2_layers=4,
+    l2_entries=6,
+    l2_tombstones=3,
+    l2_pause_seconds=0.5,
+    l2_rest_seconds=1.0,
+    l2_quiet_seconds=6.0,
+    seal_rows=3,
+    seal_quiet_rows=1,
+    seal_quiet_seconds=0.5,
+)
 # Small, so that a handful of paths already makes a tree of several ranges.
 _CUT_RULE = CutRule(entries_expected=3, entries_max=6)
 
@@ -44,6 +65,8 @@ class SimProcess:
         database: Database,
         buckets: dict[str, MemoryBucket],
         clock: SimClock,
+        segments: bool = False,
+        compaction: bool = False,
     ) -> None:
         self.name = name
         self.owner = loop.own(name)
@@ -72,10 +95,22 @@ class SimProcess:
                 temp=Path(),
                 staging_wait_seconds=chance.pick([0.0, 0.0, 0.005]),
                 cut_rule=_CUT_RULE,
+                compaction_limits=_COMPACTION_LIMITS,
+                staging_segments=SegmentUse.ALWAYS if segments and chance.happens(0.7) else SegmentUse.AUTO,
             )
         )
         self.engine = wired.engine
         self.cleaner = wired.cleaner
+        self.compactor: CompactionWorker | None = None
+        if compaction:
+            self.compactor = CompactionWorker(
+                wired.engine.compaction,
+                wired.job_runner,
+                places=2,
+                clock=skewed,
+                ids=ids,
+                meters=CompactionMeters(CollectorRegistry()),
+            )
         self.kv = kv
 
     @property

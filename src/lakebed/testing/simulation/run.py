@@ -23,7 +23,13 @@ def play(scenario: str, seed: int, *, trace: list[str] | None = None) -> Played:
     `trace` is filled with what happened, to the end or to where it broke.
     """
     plot = SCENARIOS[scenario]
-    world = World(f"{scenario} {seed}", fences=plot.fences, keep_trace=trace is not None)
+    world = World(
+        f"{scenario} {seed}",
+        fences=plot.fences,
+        segments=plot.segments,
+        compaction=plot.compaction,
+        keep_trace=trace is not None,
+    )
     try:
         world.loop.run(plot.play(world))
     finally:

@@ -21,11 +21,17 @@ class Scenario:
     play: Callable[[World], Coroutine[Any, Any, None]]
     reaches: tuple[str, ...]
     fences: bool = True
+    segments: bool = False
+    """Whether most processes stage by segment."""
+    compaction: bool = False
+    """Whether every process has a compactor."""
 
 
 def _lake(
     conditions: Conditions,
     *reaches: str,
+    segments: bool = False,
+    compaction: bool = False,
     branches: tuple[str, ...] = ("main", "dev"),
     conditional: float = 0.35,
     tidy: float = 0.6,
@@ -39,7 +45,7 @@ def _lake(
         conditional=conditional,
         tidy=tidy,
     )
-    return Scenario(play=play, reaches=reaches)
+    return Scenario(play=play, reaches=reaches, segments=segments, compaction=compaction)
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -60,6 +66,91 @@ SCENARIOS: Mapping[str, Scenario] = {
         reset_prefix=0.5,
         reset_branch=0.5,
         clean=0.3,
+    ),
+    "segments": _lake(
+        Conditions(clients=8, patience=0.5),
+        "written by segment, unanswered",
+        "written by segment, late",
+        "written",
+        "process killed",
+        "process paused",
+        "head moved under new layers",
+        "stash done",
+        "pop done",
+        segments=True,
+        write=14,
+        delete=4,
+        stat=8,
+        list=4,
+        scan=1,
+        commit=2,
+        merge=0.5,
+        reset_path=0.5,
+        reset_prefix=0.5,
+        reset_branch=0.3,
+        stash=0.7,
+        pop=0.7,
+        create_branch=0.5,
+        delete_branch=0.3,
+        clean=0.5,
+    ),
+    "segment-conditions": _lake(
+        Conditions(clients=8, processes=3, patience=0.1, kills=1, pauses=1),
+        "written by segment",
+        "written",
+        "write condition-failed",
+        segments=True,
+        branches=("main",),
+        conditional=0.9,
+        write=10,
+        delete=3,
+        commit=1,
+        reset_path=0.5,
+    ),
+    "slow-segments": _lake(
+        Conditions(kills=0.5, pauses=3, patience=120.0),
+        "written by segment",
+        "reader met a moved layer",
+        "scan done",
+        "stat done",
+        segments=True,
+        write=8,
+        delete=2,
+        scan=3,
+        slow_stat=5,
+        commit=4,
+        reset_branch=0.5,
+        clean=1,
+    ),
+    "compaction": _lake(
+        Conditions(clients=8, calls=30, patience=4.0),
+        "fold installed",
+        "tree installed",
+        "fold installed, unanswered",
+        "tree installed, late",
+        "head moved with a compacted tree",
+        "process killed",
+        "process paused",
+        "stash done",
+        "pop done",
+        segments=True,
+        compaction=True,
+        write=14,
+        delete=4,
+        stat=6,
+        list=4,
+        scan=1,
+        commit=1.5,
+        merge=0.5,
+        hard_reset=0.3,
+        reset_path=0.3,
+        reset_prefix=0.3,
+        reset_branch=0.3,
+        stash=0.7,
+        pop=0.7,
+        create_branch=0.5,
+        delete_branch=0.3,
+        clean=0.5,
     ),
     "heads": _lake(
         Conditions(calls=20),

@@ -82,6 +82,8 @@ class Stage:
     def _start_process(self) -> SimProcess:
         process = self._world.start_process()
         process.spawn(process.cleaner.run(interval_seconds=self._conditions.cleaning_seconds))
+        if process.compactor is not None:
+            process.spawn(process.compactor.run())
         return process
 
     def _start_client(self, act: Act, number: int) -> None:

@@ -6,8 +6,9 @@ from lakebed.format.records import decode_stash
 from lakebed.kv.port import Row
 from lakebed.model.branch import Branch
 from lakebed.model.ids import Nonce, StagingToken
+from lakebed.model.layers import layer_name
 from lakebed.model.stash import Stash, StashState
-from lakebed.testing.simulation.head_laws import dropped_tokens
+from lakebed.testing.simulation.head_laws import dropped_layers
 from lakebed.testing.simulation.ledger import Ledger, difference
 from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.truth import Changes, View, laid_over
@@ -47,12 +48,13 @@ class StashLaws:
         if stash is None:
             raise LawBrokenError(f"{op}: the branch names a stash that has no record")
         base = self._truth.content(partition, old.commit_id)
-        changes = self._truth.layer(stash.layer.token)
+        changes = self._truth.layer(StagingToken(layer_name(stash.layer)))
         saved = laid_over(base, [changes])
-        shown = laid_over(base, [self._truth.layer(t) for t in reversed(dropped_tokens(old, new))])
+        dropped = [self._truth.changes(partition, layer) for layer in dropped_layers(old, new)]
+        shown = laid_over(self._truth.base(partition, old), reversed(dropped))
         if saved != shown:
             raise LawBrokenError(f"{op}: the stash is not what was shown: {difference(shown, saved)}")
-        self.stashed[nonce] = (stash.layer.token, changes)
+        self.stashed[nonce] = (StagingToken(layer_name(stash.layer)), changes)
         self.home[nonce] = partition
         self._ledger.meet("stashed")
         self._ledger.effect(op, "stashed", nonce)
@@ -80,7 +82,7 @@ class StashLaws:
         """A stash goes to its next state."""
         stash = decode_stash(value)
         if before is not None and stash.id in self.stashed:
-            if decode_stash(before).layer.token != stash.layer.token:
+            if layer_name(decode_stash(before).layer) != layer_name(stash.layer):
                 raise LawBrokenError(f"stash {stash.id} that counts was given another token")
             # One that was never seen to stand goes with a branch that is deleted, like all that was staged there.
             kept = stash.id in self.standing or self._is_named(partition, stash)
@@ -98,7 +100,7 @@ class StashLaws:
     def rows_set(self, token: str, rows: Sequence[Row]) -> None:
         """Rows were written to a token that no branch writes to: only the maker of a stash may do so."""
         writable = any(
-            stash.layer.token == token
+            layer_name(stash.layer) == token
             and stash.state is StashState.TENTATIVE
             and stash.id not in self.stashed
             for partition in self._truth.repository_partitions()
@@ -117,7 +119,7 @@ class StashLaws:
     def check_droppable(self, partition: str, token: str) -> None:
         """A token's rows are about to go."""
         for stash in self._truth.stashes(partition):
-            if stash.layer.token == token and self._is_kept(partition, stash):
+            if layer_name(stash.layer) == token and self._is_kept(partition, stash):
                 raise LawBrokenError(
                     f"rows of {token} were dropped, kept by stash {stash.id}: {self._ledger.op}"
                 )

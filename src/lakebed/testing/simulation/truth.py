@@ -11,17 +11,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakebed.committed.names import metarange_key, range_key
+from lakebed.format.blocks import block_changes
 from lakebed.format.metaranges import decode_metarange, range_infos
 from lakebed.format.ranges import decode_range
 from lakebed.format.records import decode_branch, decode_commit, decode_repository, decode_stash
 from lakebed.format.rows import ROW_PREFIX, decode_row
+from lakebed.format.segments import decode_dataset, decode_footer
 from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.commits import Commit
 from lakebed.model.diffs import MergeStrategy
 from lakebed.model.entries import Entry
 from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Nonce, Path, StagingToken
-from lakebed.model.layers import TokenLayer
+from lakebed.model.layers import Layer, TokenLayer, layer_name
 from lakebed.model.repository import CreatingRepository, Repository, RepositoryRecord
+from lakebed.model.segments import SEGMENTS_FOLDER, segment_key
 from lakebed.model.stash import Stash
 from lakebed.objects.drivers.memory import MemoryBucket
 from lakebed.refs.keys import (
@@ -75,6 +78,7 @@ class Truth:
         self._buckets = buckets
         self._namespaces: dict[str, str] = {}
         self._trees: dict[tuple[str, MetarangeId], View] = {}
+        self._segments: dict[str, Changes] = {}
         self._decoded: dict[bytes, tuple[str | None, Nonce]] = {}
         self.partitions: dict[str, dict[bytes, bytes]] = {}
         self.timelines: dict[tuple[str, str], Timeline] = {}
@@ -160,6 +164,29 @@ class Truth:
             found = self._decoded[value] = (checksum, nonce)
         return found
 
+    def changes(self, partition: str, layer: Layer) -> Changes:
+        """Return what a layer changes."""
+        if isinstance(layer, TokenLayer):
+            return self.layer(layer.token)
+        file = self._buckets[self._namespaces[partition]].objects.get(segment_key(layer.id))
+        if file is None:
+            raise AssertionError(f"the file of segment {layer.id} was deleted, and a branch shows it")
+        found = self._segments.get(layer_name(layer))
+        if found is None:
+            footer = decode_footer(file.data, size=len(file.data))
+            dataset = footer.datasets[layer.dataset]
+            block = decode_dataset(footer, layer.dataset, file.data[dataset.start : dataset.stop])
+            found = self._segments[layer_name(layer)] = {
+                change.path: change.checksum if isinstance(change, Entry) else None
+                for change in block_changes(block)
+            }
+        return found
+
+    def segment_files(self, partition: str) -> set[str]:
+        """Return the keys of all segments of a repository."""
+        files = self._buckets[self._namespaces[partition]].objects
+        return {key for key in files if key.startswith(SEGMENTS_FOLDER)}
+
     def base(self, partition: str, branch: Branch) -> View:
         """Return what lies below the layers."""
         if branch.compacted is not None:
@@ -168,9 +195,8 @@ class Truth:
 
     def view(self, partition: str, branch: Branch) -> View:
         """Return what a branch shows."""
-        return laid_over(
-            self.base(partition, branch), [self.layer(token) for token in reversed(live_tokens(branch))]
-        )
+        layers = [self.changes(partition, layer) for layer in reversed(live_layers(branch))]
+        return laid_over(self.base(partition, branch), layers)
 
     def _read_tree(self, partition: str, tree: MetarangeId) -> View:
         files = self._buckets[self._namespaces[partition]].objects
@@ -192,14 +218,25 @@ def laid_over(base: View, layers: Iterable[Changes]) -> View:
     return view
 
 
+def live_layers(branch: Branch) -> list[Layer]:
+    """Return a branch's layers, newest first."""
+    token = branch.staging_token
+    staging: list[Layer] = [] if token is None else [TokenLayer(token=token, seq=branch.next_seq)]
+    return [*staging, *branch.sealed]
+
+
 def live_tokens(branch: Branch) -> list[StagingToken]:
     """Return the tokens of a branch's layers, newest first."""
-    staging = [] if branch.staging_token is None else [branch.staging_token]
-    return staging + [layer.token for layer in branch.sealed if isinstance(layer, TokenLayer)]
+    return [layer.token for layer in live_layers(branch) if isinstance(layer, TokenLayer)]
 
 
-def retired_tokens(record: BranchRecord) -> list[StagingToken]:
-    return [r.layer.token for r in record.retired if isinstance(r.layer, TokenLayer)]
+def live_names(branch: Branch) -> list[str]:
+    """Return the names of a branch's layers, newest first."""
+    return [layer_name(layer) for layer in live_layers(branch)]
+
+
+def retired_names(record: BranchRecord) -> list[str]:
+    return [layer_name(retired.layer) for retired in record.retired]
 
 
 def three_way(

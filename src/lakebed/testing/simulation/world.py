@@ -23,7 +23,15 @@ from lakebed.testing.simulation.truth import Truth
 class World:
     """Everything of one run."""
 
-    def __init__(self, seed: str, *, fences: bool = True, keep_trace: bool = False) -> None:
+    def __init__(
+        self,
+        seed: str,
+        *,
+        fences: bool = True,
+        segments: bool = False,
+        compaction: bool = False,
+        keep_trace: bool = False,
+    ) -> None:
         self.chance = Chance(seed)
         self.loop = SimLoop(self.chance.fork("loop"))
         self.trace = Trace(self.loop.time, keep=keep_trace)
@@ -39,6 +47,8 @@ class World:
         self.answers = Answers(self.truth, self.laws)
         self.database.watch(self.laws)
         self.processes: list[SimProcess] = []
+        self._segments = segments
+        self._compaction = compaction
         self._started = 0
 
     def start_process(self) -> SimProcess:
@@ -52,6 +62,8 @@ class World:
             database=self.database,
             buckets=self.buckets,
             clock=self.clock,
+            segments=self._segments,
+            compaction=self._compaction,
         )
         self.processes.append(process)
         return process

@@ -1,0 +1,128 @@
+"""`Desk`: one repository as a poll has read it, tidied up on the way.
+
+The job document is read before the branches, and heartbeats in between: a slot or a heartbeat that
+the document could know of and does not belongs to an attempt that has ended, and goes.
+"""
+
+from dataclasses import dataclass
+
+from lakebed.compaction.census import Census
+from lakebed.compaction.install import without_stale_slots
+from lakebed.compaction.scheduler import Facts
+from lakebed.compaction.sealer import Sealer
+from lakebed.compaction.store import Attempt, JobStore, ReadSchedule
+from lakebed.env.clock import Instant
+from lakebed.errors import ConflictError, NotFoundError
+from lakebed.format.records import decode_branch
+from lakebed.model.branch import Branch, BranchRecord
+from lakebed.model.compaction import JobState, Schedule
+from lakebed.model.ids import BranchName
+from lakebed.model.layers import TokenLayer
+from lakebed.model.repository import Repository
+from lakebed.refs.keys import BRANCHES_PREFIX
+from lakebed.refs.scans import scan_records
+from lakebed.versioning.parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What a poll decides on."""
+
+    repo: Repository
+    stored: ReadSchedule
+    facts: Facts
+    now: Instant
+    layers: int
+    layers_max: int
+
+    def is_held(self, attempt: Attempt) -> bool:
+        """Return whether nobody but this attempt has its job."""
+        return any(
+            (job.id, job.token) == attempt and job.state is not JobState.PARKED
+            for job in self.stored.value.jobs
+        )
+
+    def is_queued(self, job_id: str) -> bool:
+        """Return whether the job waits for a worker."""
+        return any(job.id == job_id and job.state is JobState.QUEUED for job in self.stored.value.jobs)
+
+
+class Desks:
+    """Reads repositories."""
+
+    def __init__(self, parts: Parts, jobs: JobStore, census: Census, sealer: Sealer) -> None:
+        self._parts = parts
+        self._jobs = jobs
+        self._census = census
+        self._sealer = sealer
+
+    async def read(self, repo: Repository) -> Desk:
+        """Return what is to be decided in a repository; seal what is due, and remove what is left of ended attempts."""
+        stored = await self._jobs.read(repo)
+        schedule = stored.value
+        heartbeats = await self._jobs.heartbeats(repo)
+        await self._jobs.forget(repo, [each for each in heartbeats if _is_over(each, schedule)])
+        wanted = {job.spec.branch for job in schedule.jobs}
+        found: dict[BranchName, BranchRecord | None] = dict.fromkeys(wanted)
+        async for items in scan_records(self._parts.kv, repo.partition, BRANCHES_PREFIX):
+            for item in items:
+                record = decode_branch(item.value)
+                # Most branches have nothing uncommitted, and need not be held in memory.
+                if record.name in wanted or (isinstance(record, Branch) and _is_touched(record)):
+                    found[record.name] = record
+        now = await self._jobs.now()
+        live = {name: record for name, record in found.items() if isinstance(record, Branch)}
+        if not schedule.paused:
+            live |= await self._sealer.seal_due(repo, live.values(), now=now)
+        for name, branch in live.items():
+            found[name] = await self._without_stale_slots(repo, branch, schedule)
+        # Where layers hurt most is planned first, and counted first.
+        order = sorted(found, key=lambda name: -_layers(found[name]))
+        loads = await self._census.of_sealed(
+            layer.token
+            for name in order
+            if isinstance(staged := found[name], Branch)
+            for layer in staged.sealed
+            if isinstance(layer, TokenLayer)
+        )
+        counts = [_layers(record) for record in found.values()]
+        return Desk(
+            repo=repo,
+            stored=stored,
+            facts=Facts(branches={name: found[name] for name in order}, heartbeats=heartbeats, loads=loads),
+            now=now,
+            layers=sum(counts),
+            layers_max=max(counts, default=0),
+        )
+
+    async def _without_stale_slots(
+        self, repo: Repository, branch: Branch, schedule: Schedule
+    ) -> BranchRecord | None:
+        if without_stale_slots(branch, schedule) is branch:
+            return branch
+        try:
+            freed = await self._parts.branches.update(
+                repo,
+                branch.name,
+                lambda current, _now: without_stale_slots(current, schedule),
+                landed=lambda current: without_stale_slots(current, schedule) is current,
+            )
+        except NotFoundError:
+            return None
+        except ConflictError:
+            return branch
+        return freed.value
+
+
+def _is_over(attempt: Attempt, schedule: Schedule) -> bool:
+    """Return whether an attempt has ended, and is not one that this document cannot know of yet."""
+    live = any((job.id, job.token) == attempt for job in schedule.jobs)
+    return not live and attempt[1] <= schedule.token_floor
+
+
+def _is_touched(branch: Branch) -> bool:
+    return bool(branch.sealed or branch.staging_token or branch.l2_slot or branch.fold_slot)
+
+
+def _layers(record: BranchRecord | None) -> int:
+    return len(record.sealed) if isinstance(record, Branch) else 0

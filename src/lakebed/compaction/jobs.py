@@ -1,0 +1,149 @@
+"""`JobRunner`: the work of one job: its sources read, merged, and the output stored.
+
+Nothing it does is visible to anyone: files carry the attempt's token, and the service installs. Memory
+is bounded by a few blocks for a tree, and by the size of a segment for a fold.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakebed.committed.trees import Trees
+from lakebed.compaction.counts import recounted
+from lakebed.compaction.fold import fold
+from lakebed.compaction.guard import place_of, spec_refusal
+from lakebed.compaction.planner import level_of
+from lakebed.errors import ConflictError, ErrorKind
+from lakebed.format.blocks import empty_changes
+from lakebed.model.branch import Branch
+from lakebed.model.compaction import Job, JobKind, Output, TreeOutput
+from lakebed.model.diffs import ChangeCounts
+from lakebed.model.ids import MetarangeId
+from lakebed.model.layers import Layer
+from lakebed.model.repository import Repository
+from lakebed.model.segments import attempt_nonce, era_at, segment_key
+from lakebed.objects.port import ObjectStore
+from lakebed.versioning.parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a job made, and what it cost."""
+
+    output: Output
+    rows: int
+    """Changes that came out of the merge of its sources."""
+    bytes_read: int
+    """Of those changes, as they lie in memory."""
+    bytes_written: int
+    """Of files that were not there before."""
+
+
+class JobRunner:
+    """Does jobs."""
+
+    def __init__(self, parts: Parts, store_of: Callable[[Repository], Awaitable[ObjectStore]]) -> None:
+        self._parts = parts
+        self._store_of = store_of
+
+    async def run(self, repo: Repository, job: Job) -> Made:
+        """Return what a job makes of its sources.
+
+        Raises:
+            ConflictError: `VERSION_CHANGED`: the sources have left the branch.
+        """
+        branch = (await self._parts.branches.get(repo, job.spec.branch)).value
+        # Pending operations do not matter yet: the install asks for them.
+        refusal = spec_refusal(branch, job.spec, now=await self._parts.kv.now())
+        start = place_of(branch, job.spec)
+        if start is None or (refusal is not None and refusal.is_over):
+            raise ConflictError(ErrorKind.VERSION_CHANGED, f"job {job.id} is over: {refusal}")
+        run = branch.sealed[start : start + len(job.spec.sources)]
+        if job.spec.kind is JobKind.L2:
+            return await self._make_tree(repo, job, _only(branch, run))
+        return await self._make_segment(repo, job, branch, run)
+
+    async def _make_tree(self, repo: Repository, job: Job, reading: Branch) -> Made:
+        trees, spec = await self._parts.trees_of(repo), job.spec
+        base = (await self._parts.commits.get(repo, spec.commit_id)).tree
+        below = base if spec.compacted is None else spec.compacted
+        changes = _Changes(self._parts, trees, base=base, reading=reading)
+        nonce = attempt_nonce(spec.incarnation, job.token)
+        async with aclosing(changes.blocks(repo)) as blocks:
+            applied = await trees.apply(below, blocks, nonce=nonce)
+        counts = applied.counts if spec.compacted is None else changes.counts
+        known = {info.id for info in await trees.ranges(below)}
+        written = sum(info.bytes for info in await trees.ranges(applied.id) if info.id not in known)
+        return Made(
+            output=TreeOutput(tree=applied.id if applied.id != base else None, counts=counts),
+            rows=changes.rows,
+            bytes_read=changes.bytes,
+            bytes_written=written,
+        )
+
+    async def _make_segment(self, repo: Repository, job: Job, branch: Branch, run: tuple[Layer, ...]) -> Made:
+        tables = [await self._table(repo, _only(branch, (layer,))) for layer in run]
+        folded = await self._parts.workers.run(
+            fold,
+            tables,
+            job.spec,
+            level=max(map(level_of, run)),
+            era=era_at(await self._parts.kv.now()),
+            token=job.token,
+        )
+        layer = folded.output.layer
+        if layer is not None:
+            await (await self._store_of(repo)).put(segment_key(layer.id), folded.data)
+        return Made(
+            output=folded.output,
+            rows=layer.entries + layer.tombstones if layer is not None else 0,
+            bytes_read=sum(table.nbytes for table in tables),
+            bytes_written=len(folded.data),
+        )
+
+    async def _table(self, repo: Repository, reading: Branch) -> pa.Table:
+        async with aclosing(self._parts.staging.reader.scan(repo, reading)) as blocks:
+            found = [block async for block in blocks]
+        return pa.concat_tables(found) if found else empty_changes()
+
+
+class _Changes:
+    """The changes of an L2 job on their way into the tree, and how the tree differs from the commit's after them."""
+
+    def __init__(self, parts: Parts, trees: Trees, *, base: MetarangeId, reading: Branch) -> None:
+        self._parts = parts
+        self._trees = trees
+        self._base = base
+        self._reading = reading
+        assert reading.compacted is None or reading.compacted_counts is not None, "installed with its counts"
+        self.counts = reading.compacted_counts or ChangeCounts()
+        self.rows = 0
+        self.bytes = 0
+
+    async def blocks(self, repo: Repository) -> AsyncGenerator[pa.Table, None]:
+        before = self._reading.compacted
+        async with aclosing(self._parts.staging.reader.scan(repo, self._reading)) as blocks:
+            async for block in blocks:
+                self.rows += block.num_rows
+                self.bytes += block.nbytes
+                # Over the commit's own tree, `apply` counts by itself.
+                if before is not None and block.num_rows:
+                    await self._recount(before, block)
+                yield block
+
+    async def _recount(self, before: MetarangeId, block: pa.Table) -> None:
+        keys = block.column("key")
+        self.counts = await self._parts.workers.run(
+            recounted,
+            self.counts,
+            base=await self._trees.lookup_many(self._base, keys),
+            before=await self._trees.lookup_many(before, keys),
+            changes=block,
+        )
+
+
+def _only(branch: Branch, layers: tuple[Layer, ...]) -> Branch:
+    """Return the branch as if it had nothing but these layers."""
+    return replace(branch, staging_token=None, sealed=layers)

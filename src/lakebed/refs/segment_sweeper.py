@@ -1,0 +1,119 @@
+"""Segments that nobody refers to, and nobody ever can. Order matters.
+
+    1. list    the files of the repository
+    2. look    whether any may be an orphan; mostly none, and nothing more happens
+    3. raise   `min_era` on every branch: from here no branch takes a writer's segment of an older era
+    4. read    what is referenced: layers of every branch, live or retired, and stashes
+    5. delete  what is not, as `is_orphan` says
+
+3 before 4: a segment appended in between would be deleted under its readers. 1 before 4: the output of a job is listed,
+then installed, then seen in 4, or its token no longer protects it. Crash anywhere: nothing is half done.
+
+An era is an hour, and the last one is spared too, so that a slow upload does not come too late for nothing.
+"""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from lakebed.env.clock import Clock, Instant
+from lakebed.env.ids import IdSource
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError
+from lakebed.format.records import decode_branch, decode_stash
+from lakebed.kv.port import KVStore
+from lakebed.limits import SWAP_ATTEMPTS_MAX
+from lakebed.model.branch import Branch
+from lakebed.model.ids import BranchName, Nonce
+from lakebed.model.layers import Layer, SegmentLayer
+from lakebed.model.repository import Repository
+from lakebed.model.segments import (
+    SEGMENTS_FOLDER,
+    SegmentName,
+    era_at,
+    is_orphan,
+    parse_segment_key,
+    segment_key,
+)
+from lakebed.refs.backoff import back_off
+from lakebed.refs.branches import later, swapped_once
+from lakebed.refs.keys import BRANCHES_PREFIX, STASHES_PREFIX, branch_key
+from lakebed.refs.owners import OpenStore
+from lakebed.refs.scans import scan_records
+from lakebed.refs.versioned import Versioned
+
+
+@dataclass(frozen=True, slots=True)
+class _References:
+    """What the records of a repository refer to, and its live branches."""
+
+    segments: AbstractSet[str]
+    branches: dict[Nonce, Branch]
+
+    def orphans(self, names: list[SegmentName], *, min_era: int) -> list[SegmentName]:
+        return [
+            name
+            for name in names
+            if is_orphan(name, referenced=self.segments, branches=self.branches, min_era=min_era)
+        ]
+
+
+class SegmentSweeper:
+    """Deletes orphaned segments. Any number may run."""
+
+    def __init__(self, kv: KVStore, *, open_store: OpenStore, clock: Clock, ids: IdSource) -> None:
+        self._kv = kv
+        self._open_store = open_store
+        self._clock = clock
+        self._ids = ids
+
+    async def sweep(self, repo: Repository, now: Instant) -> int:
+        """Delete the orphans of a repository; return how many."""
+        min_era = era_at(now) - 1
+        store = await self._open_store(repo.namespace)
+        names: list[SegmentName] = []
+        async for infos in store.list(SEGMENTS_FOLDER):
+            for info in infos:
+                try:
+                    names.append(parse_segment_key(info.key))
+                except InvalidInputError:
+                    # Not ours to delete.
+                    continue
+        suspects = (await self._references(repo)).orphans(names, min_era=min_era) if names else []
+        if not suspects:
+            return 0
+        async for items in scan_records(self._kv, repo.partition, BRANCHES_PREFIX):
+            for item in items:
+                await self._raise(repo, decode_branch(item.value).name, min_era)
+        orphans = (await self._references(repo)).orphans(suspects, min_era=min_era)
+        if orphans:
+            await store.delete([segment_key(str(name)) for name in orphans])
+        return len(orphans)
+
+    async def _references(self, repo: Repository) -> _References:
+        layers: list[Layer] = []
+        branches: dict[Nonce, Branch] = {}
+        async for items in scan_records(self._kv, repo.partition, BRANCHES_PREFIX):
+            for item in items:
+                record = decode_branch(item.value)
+                layers += [retired.layer for retired in record.retired]
+                if isinstance(record, Branch):
+                    layers += record.sealed
+                    branches[record.incarnation] = record
+        # After the branches: a stash that is popped meanwhile is there, and its record stays for a grace.
+        async for items in scan_records(self._kv, repo.partition, STASHES_PREFIX):
+            layers += [decode_stash(item.value).layer for item in items]
+        return _References({layer.id for layer in layers if isinstance(layer, SegmentLayer)}, branches)
+
+    async def _raise(self, repo: Repository, name: BranchName, min_era: int) -> None:
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            item = await self._kv.get(repo.partition, branch_key(name))
+            if item is None:
+                return
+            record = decode_branch(item.value)
+            if record.min_era >= min_era:
+                return
+            now = later(record.updated_at, await self._kv.now())
+            raised = replace(record, min_era=min_era, updated_at=now)
+            if await swapped_once(self._kv, repo.partition, raised, Versioned(record, item.version)):
+                return
+            await back_off(attempt, clock=self._clock, ids=self._ids)
+        raise ConflictError(ErrorKind.TOO_MANY_RETRIES, f"branch {name!r} is changed by too many at once")

@@ -1,0 +1,112 @@
+"""Writes by segment: a batch becomes one file, and the file the newest layer of its branch.
+
+    1. name     the era is engine time's, the rest is drawn: nobody else has the name
+    2. upload   crash after: a file that nobody refers to; the cleaner knows by its era when nobody ever will
+    3. append   swap: seal the staging token, lay the segment on top, leave no token
+
+Only 3 makes it visible, all of it at once, and a lost reply is recognised by the segment's name. What was
+decided about the branch's content before 1 holds at 3 only if the record is the same *and* had no staging token,
+because rows arrive in a token without a change of the record.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import pyarrow as pa
+
+from lakebed.env.clock import Instant
+from lakebed.env.ids import IdSource
+from lakebed.errors import ConflictError, ErrorKind
+from lakebed.format.blocks import change_block
+from lakebed.kv.port import KVStore
+from lakebed.limits import SEGMENT_BATCH_ROWS, SEGMENT_LAYERS_MAX, SEGMENT_RETIRED_MAX
+from lakebed.model.branch import Branch
+from lakebed.model.entries import Change
+from lakebed.model.ids import Nonce
+from lakebed.model.repository import Repository
+from lakebed.model.segments import SegmentName, era_at
+from lakebed.staging.port import Branches, Segments
+from lakebed.staging.record import append_segment, knows_layer, seal
+
+
+class SegmentUse(StrEnum):
+    """When a batch goes by segment."""
+
+    AUTO = "auto"
+    """If it is so large that a file costs less than its rows."""
+    ALWAYS = "always"
+    """Whenever the branch has room for another layer."""
+
+
+class Appender:
+    """Lays changes over branches as segments."""
+
+    def __init__(
+        self, kv: KVStore, *, branches: Branches, segments: Segments, ids: IdSource, use: SegmentUse
+    ) -> None:
+        self._kv = kv
+        self._branches = branches
+        self._segments = segments
+        self._ids = ids
+        self._use = use
+
+    def wants(self, rows: int) -> bool:
+        """Return whether a batch of so many changes goes by segment, if the branch has room."""
+        return self._use is SegmentUse.ALWAYS or rows >= SEGMENT_BATCH_ROWS
+
+    def has_room(self, branch: Branch) -> bool:
+        """Return whether a branch may get another layer although nobody may be there to merge them, or too fast."""
+        return len(branch.sealed) < SEGMENT_LAYERS_MAX and len(branch.retired) < SEGMENT_RETIRED_MAX
+
+    async def settle(self, repo: Repository, branch: Branch) -> Branch:
+        """Return the branch record without a staging token: what it shows then changes only with the record."""
+        token = branch.staging_token
+        if token is None:
+            return branch
+        sealed = await self._branches.update(
+            repo,
+            branch.name,
+            lambda current, _now: seal(current) if current.staging_token == token else current,
+            landed=lambda current: current.staging_token != token,
+        )
+        if sealed.value.staging_token is not None:
+            raise _moved(branch)
+        return sealed.value
+
+    async def append(
+        self, repo: Repository, branch: Branch, changes: pa.Table, *, exactly: bool = False
+    ) -> Branch:
+        """Stage a change block, all or nothing, and return the record that shows it.
+
+        With `exactly`, only while the branch record is `branch`, which must have no staging token.
+
+        Raises:
+            ConflictError: nothing was staged: read the record again, decide again.
+            UnavailableError: `OUTCOME_UNKNOWN`: it may have been.
+        """
+        assert not exactly or branch.staging_token is None, "rows may arrive unseen"
+        name = SegmentName(era_at(await self._kv.now()), Nonce(self._ids.token()))
+        layer = await self._segments.write(repo, str(name), branch.incarnation, changes)
+
+        def append(current: Branch, _now: Instant) -> Branch:
+            # Records of one branch are equal only if they are the same: each swap moves `updated_at` on.
+            if exactly and current != branch:
+                raise _moved(branch)
+            return append_segment(current, layer)
+
+        appended = await self._branches.update(
+            repo, branch.name, append, landed=lambda current: knows_layer(current, layer)
+        )
+        return appended.value
+
+
+def sorted_block(changes: Sequence[Change]) -> pa.Table:
+    """Return changes in order of writing as a change block: of those of one path, the last."""
+    newest = {change.path: change for change in changes}
+    return change_block([newest[path] for path in sorted(newest)])
+
+
+def _moved(branch: Branch) -> ConflictError:
+    return ConflictError(
+        ErrorKind.VERSION_CHANGED, f"branch {branch.name} moved while it was being written to"
+    )

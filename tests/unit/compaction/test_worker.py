@@ -1,0 +1,171 @@
+"""The worker: jobs done by themselves, leases lost, failures reported, jobs given back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from tests.unit.compaction.shell import LIMITS, Shell, open_shell, settle
+from tests.unit.compaction.test_service import staged
+
+from lakebed.compaction.jobs import JobRunner, Made
+from lakebed.errors import CorruptError, ErrorKind
+from lakebed.kv.wrappers.faults import Call, Fault, LostRequest, Operation
+from lakebed.model.compaction import Job, JobState, Schedule
+from lakebed.model.repository import Repository
+
+
+@pytest.fixture
+async def shell() -> AsyncIterator[Shell]:
+    async with open_shell() as opened:
+        yield opened
+
+
+class SlowRunner(JobRunner):
+    """Begins, and goes on only when it is told to."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._inner = shell.runner
+        self.begun: list[Job] = []
+        self.may_go_on = asyncio.Event()
+
+    async def run(self, repo: Repository, job: Job) -> Made:
+        self.begun.append(job)
+        await self.may_go_on.wait()
+        return await self._inner.run(repo, job)
+
+
+class FailingRunner(JobRunner):
+    """Fails as often as it is told to, with an error of ours or with a mistake of ours."""
+
+    def __init__(self, shell: Shell, *errors: Exception) -> None:
+        self._inner = shell.runner
+        self._errors = list(errors)
+
+    async def run(self, repo: Repository, job: Job) -> Made:
+        if self._errors:
+            raise self._errors.pop(0)
+        return await self._inner.run(repo, job)
+
+
+async def test_a_worker_compacts_by_itself_and_ends_when_told(shell: Shell) -> None:
+    await staged(shell)
+    view = await shell.view()
+    worker = shell.worker()
+    running = asyncio.create_task(worker.run())
+    await shell.clock.advance(5)
+    assert (await shell.branch()).sealed == ()
+    assert await shell.view() == view
+    worker.stop()
+    await asyncio.wait_for(running, 5)
+    assert (await shell.schedule()).jobs == ()
+
+
+async def test_heartbeats_keep_a_slow_job_longer_than_its_first_lease(shell: Shell) -> None:
+    await staged(shell)
+    slow = SlowRunner(shell)
+    worker = shell.worker(runner=slow)
+    running = asyncio.create_task(worker.run())
+    await shell.clock.advance(4 * LIMITS.lease_seconds)
+    assert len(slow.begun) == 1
+    slow.may_go_on.set()
+    await shell.clock.advance(5)
+    assert (await shell.branch()).sealed == ()
+    worker.stop()
+    await asyncio.wait_for(running, 5)
+
+
+async def test_a_worker_whose_heartbeats_do_not_arrive_stops_and_another_takes_the_job(shell: Shell) -> None:
+    await staged(shell)
+    slow, quick = SlowRunner(shell), shell.worker(seed=2)
+    worker = shell.worker(runner=slow)
+    shell.faults.plan = _no_heartbeats
+    await worker.round()
+    await settle()
+    assert len(slow.begun) == 1
+    await shell.clock.advance(LIMITS.lease_seconds + 1)
+    await worker.idle()
+    shell.faults.plan = lambda _call: None
+    await quick.round()
+    await quick.idle()
+    slow.may_go_on.set()
+    assert (await shell.branch()).sealed == ()
+
+
+async def test_a_worker_is_told_to_stop_what_somebody_else_has(shell: Shell) -> None:
+    await staged(shell)
+    slow = SlowRunner(shell)
+    worker = shell.worker(runner=slow)
+    await worker.round()
+    await settle()
+    schedule = await shell.schedule()
+    (job,) = schedule.jobs
+    await shell.service.jobs.change(shell.repo, _reassigned)
+    await worker.round()
+    await worker.idle()
+    (after,) = (await shell.schedule()).jobs
+    assert after.token > job.token
+
+
+async def test_a_failed_job_is_tried_again(shell: Shell) -> None:
+    await staged(shell)
+    worker = shell.worker(
+        runner=FailingRunner(
+            shell, CorruptError(ErrorKind.UNREADABLE, "broken"), ZeroDivisionError("a mistake")
+        )
+    )
+    for _ in range(8):
+        await worker.round()
+        await worker.idle()
+    assert (await shell.branch()).sealed == ()
+
+
+async def test_a_job_that_always_fails_is_parked_with_its_error(shell: Shell) -> None:
+    await shell.put(a="1")
+    await shell.seal()
+    worker = shell.worker(
+        runner=FailingRunner(shell, *[CorruptError(ErrorKind.UNREADABLE, "broken") for _ in range(9)])
+    )
+    for _ in range(9):
+        await worker.round()
+        await worker.idle()
+    (job,) = (await shell.schedule()).jobs
+    assert job.state is JobState.PARKED
+    assert job.error == "CorruptError: broken"
+    assert await shell.view() != {}
+
+
+async def test_a_worker_that_stops_gives_its_jobs_back(shell: Shell) -> None:
+    await staged(shell)
+    slow = SlowRunner(shell)
+    worker = shell.worker(runner=slow)
+    running = asyncio.create_task(worker.run())
+    await settle()
+    assert len(slow.begun) == 1
+    worker.stop()
+    await asyncio.wait_for(running, 5)
+    (job,) = (await shell.schedule()).jobs
+    assert (job.state, job.failures, job.silences) == (JobState.QUEUED, 0, 0)
+
+
+async def test_the_heartbeats_of_ended_attempts_are_removed(shell: Shell) -> None:
+    await staged(shell)
+    worker = shell.worker()
+    await worker.round()
+    await worker.idle()
+    assert len(await shell.service.jobs.heartbeats(shell.repo)) == 1
+    await worker.round()
+    await worker.round()
+    assert await shell.service.jobs.heartbeats(shell.repo) == {}
+
+
+def _no_heartbeats(call: Call) -> Fault | None:
+    is_beat = call.operation is Operation.SET_ROWS and call.partition.startswith("compaction-")
+    return LostRequest() if is_beat else None
+
+
+def _reassigned(schedule: Schedule, update: str) -> Schedule:
+    """Give the only job to another worker."""
+    token = schedule.last_token + 1
+    jobs = tuple(replace(job, token=token, worker="another") for job in schedule.jobs)
+    return replace(schedule, jobs=jobs, last_token=token, version=schedule.version + 1, update=update)
