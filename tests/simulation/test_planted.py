@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow.compute as pc
 import pytest
 
-from lakebed.compaction import fold
+from lakebed.compaction import fold, install
 from lakebed.format.merge import newest_wins
 from lakebed.model.segments import era_at
 from lakebed.refs import branches, cleaner, segment_sweeper
@@ -118,6 +118,17 @@ def compacted_trees_left_behind_by_a_new_head(patch: pytest.MonkeyPatch) -> None
     patch.setattr(record, "_without_tree", lambda branch, now: branch)
 
 
+def installs_without_a_guard(patch: pytest.MonkeyPatch) -> None:
+    original = install.place_of
+
+    def place(branch, spec):
+        found = original(branch, spec)
+        return found if found is not None else max(0, len(branch.sealed) - len(spec.sources))
+
+    patch.setattr(install, "install_refusal", lambda *args, **facts: None)
+    patch.setattr(install, "place_of", place)
+
+
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [
@@ -134,6 +145,7 @@ def compacted_trees_left_behind_by_a_new_head(patch: pytest.MonkeyPatch) -> None
         (eras_not_raised_before_a_sweep, "segments"),
         (tombstones_dropped_in_folds, "compaction"),
         (compacted_trees_left_behind_by_a_new_head, "compaction"),
+        (installs_without_a_guard, "compaction"),
     ],
 )
 def test_a_planted_bug_is_found(
