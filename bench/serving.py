@@ -198,10 +198,10 @@ def _stage(api: Api, server: ServerProcess, paths: list[str]) -> None:
 
 
 def _fill_downloads(load: Load) -> None:
-    # Each request takes the next name, again and again, until all of them are there.
-    path = f'string.format("/branches/main/objects?path=down%%2F%05d", i % {_DOWNLOADS})'
+    # Each request takes the next name; a run begins where the one before ended, or a little earlier.
     sent = 0.0
     while sent < 1.2 * _DOWNLOADS:
+        path = f'string.format("/branches/main/objects?path=down%%2F%05d", (i + {int(sent * 0.9)}) % {_DOWNLOADS})'
         sent += load("POST", path, body='string.rep("x", 1024)')["rate"] * load.seconds
 
 

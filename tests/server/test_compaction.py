@@ -26,7 +26,7 @@ _SECONDS = 60.0
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with running_server(tmp_path, workers=1) as running:
+    with running_server(tmp_path, workers=1, environment={"LAKEBED_COMPACTION": "on"}) as running:
         yield running
 
 

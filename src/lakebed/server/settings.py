@@ -318,8 +318,8 @@ SETTINGS: Final[dict[str, Setting]] = {
         Setting(
             name="compaction",
             kind=_FLAG,
-            default=True,
-            meaning="Whether `lakebed run` starts a compactor beside its workers.",
+            default=False,
+            meaning="Whether `lakebed run` starts a compactor beside its workers; young, so off unless asked for.",
         ),
         Setting(
             name="compactor.jobs",
