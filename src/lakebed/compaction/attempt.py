@@ -14,7 +14,6 @@ from lakebed.compaction.scheduler import Report, Status
 from lakebed.compaction.service import Assignment, CompactionService
 from lakebed.env.clock import Clock
 from lakebed.errors import ConflictError, ErrorKind, LakebedError, NotFoundError, UnavailableError
-from lakebed.limits import HEARTBEAT_SECONDS
 from lakebed.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -73,7 +72,7 @@ class RunningAttempt:
             return Ended(report=self._report(work.result()), made=self._made)
         job = self.assignment.job
         if _has_moved(error):
-            return Ended(report=self._report(Status.RELEASED))
+            return Ended(report=self._report(Status.RELEASED, str(error)))
         if not isinstance(error, LakebedError):
             log.error("compaction_crashed", job=job.id, traceback="".join(format_exception(error)))
         return Ended(report=self._report(Status.FAILED, f"{type(error).__name__}: {error}"))
@@ -97,7 +96,7 @@ class RunningAttempt:
                 log.warning("heartbeat_failed", job=job, error=str(error))
             else:
                 self._renewed = sent
-            await self._clock.sleep(HEARTBEAT_SECONDS)
+            await self._clock.sleep(self._service.limits.heartbeat_seconds)
 
     async def _watch(self) -> None:
         """Return when the lease has run out."""

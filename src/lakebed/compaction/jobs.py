@@ -1,10 +1,12 @@
 """`JobRunner`: the work of one job: its sources read, merged, and the output stored.
 
 Nothing it does is visible to anyone: files carry the attempt's token, and the service installs. Memory
-is bounded by a few blocks for a tree, and by the size of a segment for a fold.
+is bounded by a few blocks for a tree, and by the size of a segment for a fold. Before each block it
+looks whether the result could still be installed: a commit or a reset that came in between makes the rest
+of the work useless, and needs the processor itself.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -13,7 +15,7 @@ import pyarrow as pa
 from lakebed.committed.trees import Trees
 from lakebed.compaction.counts import recounted
 from lakebed.compaction.fold import fold
-from lakebed.compaction.guard import place_of, spec_refusal
+from lakebed.compaction.guard import install_refusal, place_of
 from lakebed.compaction.planner import level_of
 from lakebed.errors import ConflictError, ErrorKind
 from lakebed.format.blocks import empty_changes
@@ -52,18 +54,34 @@ class JobRunner:
         """Return what a job makes of its sources.
 
         Raises:
-            ConflictError: `VERSION_CHANGED`: the sources have left the branch.
+            ConflictError: `VERSION_CHANGED`: the result could not be installed: the sources have left the branch,
+                another attempt has the slot, or an operation on HEAD builds on the sources.
         """
-        branch = (await self._parts.branches.get(repo, job.spec.branch)).value
-        # Pending operations do not matter yet: the install asks for them.
-        refusal = spec_refusal(branch, job.spec, now=await self._parts.kv.now())
+        branch = await self._wanted(repo, job)
         start = place_of(branch, job.spec)
-        if start is None or (refusal is not None and refusal.is_over):
-            raise ConflictError(ErrorKind.VERSION_CHANGED, f"job {job.id} is over: {refusal}")
+        assert start is not None, "the guard has found the run"
         run = branch.sealed[start : start + len(job.spec.sources)]
         if job.spec.kind is JobKind.L2:
             return await self._make_tree(repo, job, _only(branch, run))
         return await self._make_segment(repo, job, branch, run)
+
+    async def _wanted(self, repo: Repository, job: Job) -> Branch:
+        """Return the branch as it is, if the result of the job could be installed now."""
+        found = await self._parts.branches.find(repo, job.spec.branch)
+        record = found.value if found is not None else None
+        now = await self._parts.kv.now()
+        refusal = install_refusal(record, job.spec, token=job.token, now=now)
+        if refusal is not None:
+            raise ConflictError(ErrorKind.VERSION_CHANGED, f"job {job.id} is in vain: {refusal.value}")
+        assert isinstance(record, Branch), "the guard refuses a branch that is not there"
+        return record
+
+    async def _blocks(self, repo: Repository, job: Job, reading: Branch) -> AsyncGenerator[pa.Table, None]:
+        """Yield the changes of some layers as long as they are wanted."""
+        async with aclosing(self._parts.staging.reader.scan(repo, reading)) as blocks:
+            async for block in blocks:
+                await self._wanted(repo, job)
+                yield block
 
     async def _make_tree(self, repo: Repository, job: Job, reading: Branch) -> Made:
         trees, spec = await self._parts.trees_of(repo), job.spec
@@ -71,7 +89,10 @@ class JobRunner:
         below = base if spec.compacted is None else spec.compacted
         changes = _Changes(self._parts, trees, base=base, reading=reading)
         nonce = attempt_nonce(spec.incarnation, job.token)
-        async with aclosing(changes.blocks(repo)) as blocks:
+        async with (
+            aclosing(self._blocks(repo, job, reading)) as staged,
+            aclosing(changes.counted(staged)) as blocks,
+        ):
             applied = await trees.apply(below, blocks, nonce=nonce)
         counts = applied.counts if spec.compacted is None else changes.counts
         known = {info.id for info in await trees.ranges(below)}
@@ -84,7 +105,7 @@ class JobRunner:
         )
 
     async def _make_segment(self, repo: Repository, job: Job, branch: Branch, run: tuple[Layer, ...]) -> Made:
-        tables = [await self._table(repo, _only(branch, (layer,))) for layer in run]
+        tables = [await self._table(repo, job, _only(branch, (layer,))) for layer in run]
         folded = await self._parts.workers.run(
             fold,
             tables,
@@ -103,8 +124,8 @@ class JobRunner:
             bytes_written=len(folded.data),
         )
 
-    async def _table(self, repo: Repository, reading: Branch) -> pa.Table:
-        async with aclosing(self._parts.staging.reader.scan(repo, reading)) as blocks:
+    async def _table(self, repo: Repository, job: Job, reading: Branch) -> pa.Table:
+        async with aclosing(self._blocks(repo, job, reading)) as blocks:
             found = [block async for block in blocks]
         return pa.concat_tables(found) if found else empty_changes()
 
@@ -116,22 +137,21 @@ class _Changes:
         self._parts = parts
         self._trees = trees
         self._base = base
-        self._reading = reading
+        self._before = reading.compacted
         assert reading.compacted is None or reading.compacted_counts is not None, "installed with its counts"
         self.counts = reading.compacted_counts or ChangeCounts()
         self.rows = 0
         self.bytes = 0
 
-    async def blocks(self, repo: Repository) -> AsyncGenerator[pa.Table, None]:
-        before = self._reading.compacted
-        async with aclosing(self._parts.staging.reader.scan(repo, self._reading)) as blocks:
-            async for block in blocks:
-                self.rows += block.num_rows
-                self.bytes += block.nbytes
-                # Over the commit's own tree, `apply` counts by itself.
-                if before is not None and block.num_rows:
-                    await self._recount(before, block)
-                yield block
+    async def counted(self, blocks: AsyncIterable[pa.Table]) -> AsyncGenerator[pa.Table, None]:
+        """Yield the blocks on, and keep the counts."""
+        async for block in blocks:
+            self.rows += block.num_rows
+            self.bytes += block.nbytes
+            # Over the commit's own tree, `apply` counts by itself.
+            if self._before is not None and block.num_rows:
+                await self._recount(self._before, block)
+            yield block
 
     async def _recount(self, before: MetarangeId, block: pa.Table) -> None:
         keys = block.column("key")

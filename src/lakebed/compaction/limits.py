@@ -36,3 +36,8 @@ class CompactionLimits:
     jobs_max: int = limits.COMPACTION_JOBS_MAX
     held_seconds: float = limits.COMPACTION_HELD_SECONDS
     held_max: int = limits.COMPACTION_HELD_MAX
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """How often an attempt says that it is alive: as often in a lease as the usual ones do."""
+        return self.lease_seconds * limits.HEARTBEAT_SECONDS / limits.LEASE_SECONDS

@@ -70,6 +70,8 @@ class CompactionWorker:
         try:
             while not self._stopping:
                 begun = self._clock.monotonic()
+                # Before the round: a place that becomes free during it was not free when it asked.
+                self._wake.clear()
                 await self.round()
                 took = self._clock.monotonic() - begun
                 await self._pause(max(COMPACTION_POLL_SECONDS, COMPACTION_POLL_SHARE * took))
@@ -151,7 +153,6 @@ class CompactionWorker:
 
     async def _pause(self, seconds: float) -> None:
         """Wait for the next poll, which comes early when a place becomes free."""
-        self._wake.clear()
         if self._stopping:
             return
         woken = asyncio.create_task(self._wake.wait())

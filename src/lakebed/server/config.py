@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from lakebed.errors import ErrorKind, InvalidInputError
-from lakebed.limits import CACHE_BYTES_DEFAULT
+from lakebed.limits import CACHE_BYTES_DEFAULT, LEASE_SECONDS
 from lakebed.model.auth import KeyPair
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.effective import Effective, effective
@@ -62,6 +62,8 @@ class Config:
     """Whether `lakebed run` starts a compactor beside its workers."""
     compactor_jobs: int | None = None
     """Jobs that a compactor does at a time; None means as many as there are processors."""
+    compactor_lease_seconds: float = LEASE_SECONDS
+    """How long a compactor may be silent before another takes its jobs."""
     compactor_metrics: tuple[str, int] | None = None
     """Where a compactor that no server has started shows its metrics."""
     shutdown_seconds: int = 30
@@ -120,6 +122,7 @@ def load_config(
         workers=given["workers"],
         compaction=given["compaction"],
         compactor_jobs=given["compactor.jobs"],
+        compactor_lease_seconds=given["compactor.lease_seconds"],
         compactor_metrics=_host_and_port(given["compactor.metrics"]) if given["compactor.metrics"] else None,
         shutdown_seconds=given["shutdown_seconds"],
         log_level=logging.getLevelNamesMapping()[given["log.level"].upper()],

@@ -9,6 +9,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from lakebed.committed.cache import RangeCache
+from lakebed.compaction.limits import CompactionLimits
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.env.work import ProcessWorkers, ThreadWorkers
@@ -105,6 +106,7 @@ async def open_engine(
                 temp=folder.tmp,
                 staging_wait_seconds=config.staging_wait_seconds,
                 staging_segments=config.staging_segments,
+                compaction_limits=CompactionLimits(lease_seconds=config.compactor_lease_seconds),
             )
         )
         namespaces.ask(wired.engine.repositories, canonical)

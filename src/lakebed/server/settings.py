@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from lakebed.limits import CACHE_BYTES_DEFAULT
+from lakebed.limits import CACHE_BYTES_DEFAULT, LEASE_SECONDS
 
 CONFIG_FILE_VARIABLE: Final = "LAKEBED_CONFIG"
 
@@ -110,6 +110,14 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _lease(text: str) -> float:
+    seconds = _seconds(text)
+    # Shorter ones would run out between two heartbeats of a busy machine.
+    if seconds < 1:
+        raise ValueError(text)
+    return seconds
+
+
 def _listen(text: str) -> str:
     _, separator, port = text.rpartition(":")
     if not separator or not port.isascii() or not port.isdigit() or not 0 < int(port) < 2**16:
@@ -135,6 +143,7 @@ _PATH: Final = Kind("a path", Path)
 _FLAG: Final = Kind("true or false", _flag, bool)
 _COUNT: Final = Kind("a whole number of at least 1", _count, int)
 _SECONDS: Final = Kind("a number of seconds", _seconds, (int, float))
+_LEASE: Final = Kind("a number of seconds of at least 1", _lease, (int, float))
 _LISTEN: Final = Kind("HOST:PORT", _listen)
 _LIST: Final = _ListKind("a list of texts (in a variable: with commas between them)", _parts, list)
 
@@ -326,6 +335,12 @@ SETTINGS: Final[dict[str, Setting]] = {
             kind=_COUNT,
             unset="as many as there are processors",
             meaning="Jobs that a compactor does at a time.",
+        ),
+        Setting(
+            name="compactor.lease_seconds",
+            kind=_LEASE,
+            default=LEASE_SECONDS,
+            meaning="How long a compactor may be silent before another takes its jobs; the same everywhere.",
         ),
         Setting(
             name="compactor.metrics",
