@@ -5,14 +5,11 @@ written twice with different content: a collector that has decided to delete an
 unreferenced file can never meet one that was just written under its name.
 """
 
-from typing import Final
-
+from lakebed.format.layout import HASH_DIGITS as HASH_DIGITS
+from lakebed.format.layout import METARANGES_FOLDER as METARANGES_FOLDER
+from lakebed.format.layout import RANGES_FOLDER as RANGES_FOLDER
+from lakebed.format.layout import TREE_FILE_ENDING as ENDING
 from lakebed.model.ids import MetarangeId, Nonce, RangeId
-
-RANGES_FOLDER: Final = "_lakebed/ranges/"
-METARANGES_FOLDER: Final = "_lakebed/metaranges/"
-ENDING: Final = ".parquet"
-HASH_DIGITS: Final = 64
 
 
 def range_key(name: RangeId) -> str:

@@ -16,12 +16,11 @@ from typing import Final
 
 from lakebed.env.clock import SECOND, Instant
 from lakebed.env.ids import IdSource, encode_base32
+from lakebed.format.layout import slice_name as slice_name
+from lakebed.format.layout import slice_opened as slice_opened
 from lakebed.limits import SLICE_OBJECTS, SLICE_SECONDS
 
-_TIME_WIDTH: Final = 12
 _NUMBER_WIDTH: Final = 4
-_NAME_WIDTH: Final = 20
-_END_OF_TIME: Final = 32**_TIME_WIDTH - 1
 
 assert SLICE_OBJECTS < 32**_NUMBER_WIDTH
 
@@ -49,13 +48,3 @@ class SliceNamer:
         # A clock that went back must not keep a slice open for longer than it says.
         age = abs(now - self._opened)
         return self._count >= SLICE_OBJECTS or age >= SLICE_SECONDS * SECOND
-
-
-def slice_name(now: Instant, token: str) -> str:
-    """Return the name of a slice opened at `now`; a later one sorts before an earlier one."""
-    return encode_base32(_END_OF_TIME - now, width=_TIME_WIDTH) + token[: _NAME_WIDTH - _TIME_WIDTH]
-
-
-def slice_opened(name: str) -> Instant:
-    """Return when the slice called `name` was opened."""
-    return Instant(_END_OF_TIME - int(name[:_TIME_WIDTH], 32))
