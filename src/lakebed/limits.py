@@ -89,6 +89,9 @@ SEGMENT_WHOLE_BYTES = MIB
 SEGMENT_FOOTER_BYTES = 128 * 1024
 # Footers of segments held as values, with their Bloom filters: those of 20 million staged changes.
 SEGMENT_FOOTERS_BYTES_MAX = 64 * MIB
+# What a writer has just stored is kept in the cache folder from this size on: a file for each of a thousand branches
+# takes longer than the object that they share.
+SEGMENT_CACHED_BYTES_MIN = 64 * KIB
 # Segments that one read fetches at the same time.
 SEGMENTS_AHEAD = 8
 # A batch of so many changes is one segment instead of rows: a file costs two round trips, whatever is in it, and so many
@@ -101,6 +104,13 @@ SEGMENT_LAYERS_MAX = 24
 SEGMENT_RETIRED_MAX = 256
 # Branches that one segment serves: the footer lists them all, and is read to find one.
 SEGMENT_DATASETS_MAX = 10_000
+# What writers put into one object for several branches: a footer of 300 KiB, and rows that are encoded in half a second.
+SEGMENT_SHARED_DATASETS = 1_000
+SEGMENT_SHARED_ROWS = 100_000
+# After an object for so many branches the next one waits so long for each of them but the first, and no longer than
+# this: at most four objects a second where many share them, and no wait where nobody does.
+SEGMENT_PAUSE_SECONDS = 0.01
+SEGMENT_PAUSE_SECONDS_MAX = 0.25
 
 # Adjacent layers of a level that are worth a fold at once: a fold for eight writes rewrites a row once for every
 # factor of eight in layers. Two are worth one when the branch has been quiet.
@@ -142,6 +152,9 @@ COMPACTION_HELD_SECONDS = 3600.0
 COMPACTION_HELD_MAX = 4_000
 # How often a worker with free places asks for jobs: a branch that needs compaction waits no longer than readers notice.
 COMPACTION_POLL_SECONDS = 1.0
+# How long a worker leaves a repository alone whose stores failed it; twice as long each time, up to the second number.
+COMPACTION_REST_SECONDS = 1.0
+COMPACTION_REST_SECONDS_MAX = 30.0
 # Looking takes no more than one part in so many of a worker's time, however many branches there are.
 COMPACTION_POLL_SHARE = 5
 # Sealed tokens are counted once. So many counts are remembered (100 bytes each), and so many rows counted in a poll.
@@ -179,6 +192,23 @@ PRESIGN_SECONDS = 15 * 60
 COPY_PART_BYTES_MAX = 64 * MIB
 # Entries that one request stages: they are held in memory, and a JSON body ends at about as many anyway.
 STAGE_ENTRIES_MAX = 10_000
+
+# A collector renews its lease three times before it runs out; if it died, the next one waits no longer than this.
+GC_LEASE_SECONDS = 60.0
+GC_RENEW_SECONDS = 20.0
+# How far apart the two marks are that an object must be unreferenced in. Nothing may be on its way from one place to
+# another for longer.
+GC_GRACE_SECONDS = 24 * 3600.0
+# How far the clocks of server, store and collector may differ. More is a clock that nobody looks after.
+GC_CLOCK_SLACK_SECONDS = 300.0
+# Published marks that can be swept, and runs that are remembered: a hundred bytes each, in a record that is read whole.
+GC_MARKS_KEPT = 50
+GC_RUNS_KEPT = 50
+# One page of uncommitted addresses: about 25 MiB of Parquet, and shorter than any client's patience.
+GC_PAGE_ROWS = 1_000_000
+GC_PAGE_SECONDS = 15.0
+# Commits that are condemned in one step.
+GC_CONDEMN_BATCH = 500
 
 # A slice of data/ is closed after an hour or this many objects, so that listings can be split and skipped.
 SLICE_SECONDS = 3600
@@ -355,7 +385,9 @@ assert L2_PAUSE_SECONDS <= L2_REST_SECONDS <= L2_QUIET_SECONDS
 assert HEARTBEAT_SECONDS * 3 <= LEASE_SECONDS
 assert SEGMENT_GROUP_ROWS_MIN < SEGMENT_GROUP_ROWS
 assert L2_LAYERS < SEGMENT_LAYERS_MAX < SEALED_LAYERS_SLOWDOWN
-assert BATCH_ROWS_MAX < SEGMENT_BATCH_ROWS <= SEGMENT_ROWS_MAX
+assert BATCH_ROWS_MAX < SEGMENT_BATCH_ROWS <= SEGMENT_SHARED_ROWS <= SEGMENT_ROWS_MAX
+assert SEGMENT_SHARED_DATASETS <= SEGMENT_DATASETS_MAX
+assert GC_RENEW_SECONDS * 3 <= GC_LEASE_SECONDS
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
 assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
 assert KV_PARTITION_BYTES_MAX + KV_KEY_BYTES_MAX < 2_704

@@ -63,6 +63,10 @@ class RangeCache:
         if self._folder is None or not await self._workers.run(self._folder.write, name, table):
             self._keep_open(name, OpenRange(table))
 
+    def keep(self, name: str, table: pa.Table) -> None:
+        """Keep a small table in memory only: its writer has it at hand, and a file would cost more than a fetch."""
+        self._keep_open(name, OpenRange(table))
+
     async def remember(self, name: str, make: Fetch) -> OpenRange:
         """Return the table that `make` computes, kept in memory like open ranges and never in the folder.
 

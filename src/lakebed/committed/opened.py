@@ -13,10 +13,13 @@ import pyarrow as pa
 from lakebed.env.clock import Instant
 from lakebed.format.columns import column
 from lakebed.format.identity import decode_metadata
+from lakebed.limits import KIB
 from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import Path
 
 _STEP = 16
+# What the objects around the columns take: of a table with one row, nearly all.
+_OBJECTS_BYTES = 4 * KIB
 
 
 class OpenRange:
@@ -26,7 +29,7 @@ class OpenRange:
 
     def __init__(self, block: pa.Table) -> None:
         self.block = block
-        self.size_bytes: int = block.nbytes
+        self.size_bytes: int = block.nbytes + _OBJECTS_BYTES
         self._index: _Index | None = None
 
     def find(self, path: str) -> Entry | None:

@@ -9,7 +9,7 @@ A file that is damaged when it comes in is fetched once more, since the damage m
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import pyarrow as pa
@@ -25,7 +25,12 @@ from lakebed.format.segments import (
     encode_segment,
     footer_bytes,
 )
-from lakebed.limits import SEGMENT_FOOTER_BYTES, SEGMENT_FOOTERS_BYTES_MAX, SEGMENT_WHOLE_BYTES
+from lakebed.limits import (
+    SEGMENT_CACHED_BYTES_MIN,
+    SEGMENT_FOOTER_BYTES,
+    SEGMENT_FOOTERS_BYTES_MAX,
+    SEGMENT_WHOLE_BYTES,
+)
 from lakebed.model.ids import RepoUid
 from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
@@ -68,15 +73,28 @@ class SegmentFiles:
         return await self._cache.get(_cached_name(repo, layer), partial(self._fetch, repo, layer))
 
     async def write(self, repo: Repository, segment_id: str, dataset: str, changes: pa.Table) -> SegmentLayer:
-        data, footer = await self._workers.run(_encode, dataset, changes)
-        layer = footer.datasets[dataset].layer(segment_id, seq=0)
+        return (await self.write_all(repo, segment_id, {dataset: changes}))[dataset]
+
+    async def write_all(
+        self, repo: Repository, segment_id: str, datasets: Mapping[str, pa.Table]
+    ) -> dict[str, SegmentLayer]:
+        data, footer = await self._workers.run(_encode, datasets)
+        layers = {name: footer.datasets[name].layer(segment_id, seq=0) for name in datasets}
         store = await self._store_of(repo)
         await asyncio.gather(
             _put(store, segment_key(segment_id), data),
-            self._cache.put(_cached_name(repo, layer), changes.combine_chunks()),
+            *(self._keep(repo, layer, datasets[name]) for name, layer in layers.items()),
         )
         self._footers.keep(repo.uid, segment_id, footer)
-        return layer
+        return layers
+
+    async def _keep(self, repo: Repository, layer: SegmentLayer, changes: pa.Table) -> None:
+        """Keep what was written, so that its writer fetches nothing."""
+        name, table = _cached_name(repo, layer), changes.combine_chunks()
+        if table.nbytes < SEGMENT_CACHED_BYTES_MIN:
+            self._cache.keep(name, table)
+        else:
+            await self._cache.put(name, table)
 
     async def _fetch(self, repo: Repository, layer: SegmentLayer) -> pa.Table:
         try:
@@ -160,8 +178,8 @@ async def _put(store: ObjectStore, key: str, data: bytes) -> None:
         return
 
 
-def _encode(dataset: str, changes: pa.Table) -> tuple[bytes, SegmentFooter]:
-    data = encode_segment({dataset: changes})
+def _encode(datasets: Mapping[str, pa.Table]) -> tuple[bytes, SegmentFooter]:
+    data = encode_segment(datasets)
     return data, decode_footer(data, size=len(data))
 
 

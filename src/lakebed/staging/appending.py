@@ -1,7 +1,8 @@
 """Writes by segment: a batch becomes one file, and the file the newest layer of its branch.
 
     1. name     the era is engine time's, the rest is drawn: nobody else has the name
-    2. upload   crash after: a file that nobody refers to; the cleaner knows by its era when nobody ever will
+    2. upload   small batches of several branches in one file (see `sharing`), a large one in its own;
+                crash after: a file that nobody refers to; the cleaner knows by its era when nobody ever will
     3. append   swap: seal the staging token, lay the segment on top, leave no token
 
 Only 3 makes it visible, all of it at once, and a lost reply is recognised by the segment's name. What was
@@ -14,7 +15,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from lakebed.env.clock import Instant
+from lakebed.env.clock import Clock, Instant
 from lakebed.env.ids import IdSource
 from lakebed.errors import ConflictError, ErrorKind
 from lakebed.format.blocks import change_block
@@ -23,10 +24,12 @@ from lakebed.limits import SEGMENT_BATCH_ROWS, SEGMENT_LAYERS_MAX, SEGMENT_RETIR
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Change
 from lakebed.model.ids import Nonce
+from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
 from lakebed.model.segments import SegmentName, era_at
 from lakebed.staging.port import Branches, Segments
 from lakebed.staging.record import append_segment, knows_layer, seal
+from lakebed.staging.sharing import SharedSegments
 
 
 class SegmentUse(StrEnum):
@@ -42,11 +45,19 @@ class Appender:
     """Lays changes over branches as segments."""
 
     def __init__(
-        self, kv: KVStore, *, branches: Branches, segments: Segments, ids: IdSource, use: SegmentUse
+        self,
+        kv: KVStore,
+        *,
+        branches: Branches,
+        segments: Segments,
+        clock: Clock,
+        ids: IdSource,
+        use: SegmentUse,
     ) -> None:
         self._kv = kv
         self._branches = branches
         self._segments = segments
+        self._shared = SharedSegments(kv, segments=segments, clock=clock, ids=ids)
         self._ids = ids
         self._use = use
 
@@ -85,8 +96,7 @@ class Appender:
             UnavailableError: `OUTCOME_UNKNOWN`: it may have been.
         """
         assert not exactly or branch.staging_token is None, "rows may arrive unseen"
-        name = SegmentName(era_at(await self._kv.now()), Nonce(self._ids.token()))
-        layer = await self._segments.write(repo, str(name), branch.incarnation, changes)
+        layer = await self._store(repo, branch.incarnation, changes)
 
         def append(current: Branch, _now: Instant) -> Branch:
             # Records of one branch are equal only if they are the same: each swap moves `updated_at` on.
@@ -98,6 +108,12 @@ class Appender:
             repo, branch.name, append, landed=lambda current: knows_layer(current, layer)
         )
         return appended.value
+
+    async def _store(self, repo: Repository, dataset: str, changes: pa.Table) -> SegmentLayer:
+        if changes.num_rows < SEGMENT_BATCH_ROWS:
+            return await self._shared.write(repo, dataset, changes)
+        name = SegmentName(era_at(await self._kv.now()), Nonce(self._ids.token()))
+        return await self._segments.write(repo, str(name), dataset, changes)
 
 
 def sorted_block(changes: Sequence[Change]) -> pa.Table:

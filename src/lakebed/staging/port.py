@@ -4,7 +4,7 @@
 below the layers, `Segments` the files among the layers. All are handed in by the composition root.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -96,4 +96,10 @@ class Segments(Protocol):
 
     async def write(self, repo: Repository, segment_id: str, dataset: str, changes: pa.Table) -> SegmentLayer:
         """Store changes as a segment of one dataset, durable when it returns; return its layer, with a `seq` of 0."""
+        ...
+
+    async def write_all(
+        self, repo: Repository, segment_id: str, datasets: Mapping[str, pa.Table]
+    ) -> dict[str, SegmentLayer]:
+        """Store changes of several branches, by dataset, as one segment; return their layers as `write` does."""
         ...

@@ -42,7 +42,9 @@ class Staging:
         self._wait_seconds = wait_seconds
         self._reader = LayerReader(kv, branches, segments, workers)
         self._filler = Filler(kv, branches, ids)
-        self._appender = Appender(kv, branches=branches, segments=segments, ids=ids, use=use_segments)
+        self._appender = Appender(
+            kv, branches=branches, segments=segments, clock=clock, ids=ids, use=use_segments
+        )
         self._writers: dict[tuple[RepoUid, BranchName], BranchWriter] = {}
 
     async def write(

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.format.test_cut import numbered
 
 from lakebed.committed.cache import RangeCache
+from lakebed.committed.opened import OpenRange
 from lakebed.env.work import InlineWorkers, ThreadWorkers
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.hashing import range_hash
@@ -192,7 +193,7 @@ async def test_a_map_outlives_its_file(tmp_path):
 
 
 async def test_maps_held_open_are_bounded(tmp_path):
-    shared = cache(tmp_path, open_bytes_max=3 * BLOCK.nbytes)
+    shared = cache(tmp_path, open_bytes_max=3 * OpenRange(BLOCK).size_bytes)
     blocks = [numbered(range(i * 1_000, i * 1_000 + 1_000)) for i in range(10)]
     for block in blocks:
         await shared.put(name_of(block), block)

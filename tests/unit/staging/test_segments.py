@@ -242,24 +242,24 @@ async def test_a_lost_reply_to_the_append_is_recognised_by_the_segments_name() -
 
 
 async def test_a_segment_of_an_older_era_is_written_again_under_a_new_name(always: Lake) -> None:
-    write = always.segments.write
+    write = always.segments.write_all
     names = []
 
-    async def slow_write(repo, segment_id, dataset, changes):
-        layer = await write(repo, segment_id, dataset, changes)
+    async def slow_write(repo, segment_id, datasets):
+        layers = await write(repo, segment_id, datasets)
         names.append(segment_id)
         if len(names) == 1:
             branch = await always.branches.get(REPO, MAIN)
             await always.branches.swap(REPO, branch, replace(branch.value, min_era=10**6))
             always.kv.now = later  # type: ignore[method-assign]
-        return layer
+        return layers
 
     now = always.kv.now
 
     async def later():
         return type(await now())(10**6 * 3600 * 10**6)
 
-    always.segments.write = slow_write  # type: ignore[method-assign]
+    always.segments.write_all = slow_write  # type: ignore[method-assign]
 
     await always.write(entry("a"))
 
@@ -271,16 +271,16 @@ async def test_a_branch_created_again_meanwhile_gets_the_write_under_its_own_nam
     dev = BranchName("dev")
     head = (await always.branch()).commit_id
     await always.branches.create(REPO, dev, head)
-    write = always.segments.write
+    write = always.segments.write_all
 
-    async def slow_write(repo, segment_id, dataset, changes):
-        layer = await write(repo, segment_id, dataset, changes)
+    async def slow_write(repo, segment_id, datasets):
+        layers = await write(repo, segment_id, datasets)
         if len(always.bucket.objects) == 1:
             await always.branches.delete(REPO, dev)
             await always.branches.create(REPO, dev, head)
-        return layer
+        return layers
 
-    always.segments.write = slow_write  # type: ignore[method-assign]
+    always.segments.write_all = slow_write  # type: ignore[method-assign]
     await always.staging.write(REPO, dev, [entry("a")])
 
     branch = (await always.branches.get(REPO, dev)).value
