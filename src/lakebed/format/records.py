@@ -151,6 +151,12 @@ class _Stash(Stored):
     incarnation: Nonce = Nonce("")
 
 
+class _LargeStash(_Stash):
+    """A version of its own: an older lakebed that skipped the other layers would pop a part."""
+
+    more: tuple[_TokenLayer | _SegmentLayer, ...] = ()
+
+
 class _Live(Stored, tag=1):
     name: RepoName
     uid: RepoUid
@@ -209,6 +215,8 @@ _BRANCH: Final = Codec[_Branch | _DeletedBranch]("branch", 1, _Branch | _Deleted
 _TAG: Final = Codec[_Tag | _DeletedTag]("tag", 1, _Tag | _DeletedTag)
 _COMMIT: Final = Codec[_Commit]("commit", 1, _Commit)
 _STASH: Final = Codec[_Stash]("stash", 1, _Stash)
+_PLAIN_STASH: Final = b"\x01"
+_LARGE_STASH: Final = Codec[_LargeStash]("stash", 2, _LargeStash)
 _REPOSITORY: Final = Codec[_Live | _Creating | _Deleting | _Gone](
     "repository", 1, _Live | _Creating | _Deleting | _Gone
 )
@@ -361,24 +369,26 @@ def decode_commit(data: bytes) -> Commit:
 
 def encode_stash(stash: Stash) -> bytes:
     """Return a stash as its KV value."""
-    return _STASH.seal(
-        _Stash(
-            stash.id,
-            stash.branch,
-            stash.base,
-            _store_layer(stash.layer),
-            stash.message,
-            stash.state,
-            stash.at,
-            stash.operation,
-            stash.incarnation,
-        )
+    fields = (
+        stash.id,
+        stash.branch,
+        stash.base,
+        _store_layer(stash.layer),
+        stash.message,
+        stash.state,
+        stash.at,
+        stash.operation,
+        stash.incarnation,
     )
+    if stash.more:
+        return _LARGE_STASH.seal(_LargeStash(*fields, tuple(map(_store_layer, stash.more))))
+    return _STASH.seal(_Stash(*fields))
 
 
 def decode_stash(data: bytes) -> Stash:
     """Return what `encode_stash` was given; errors as for `decode_branch`."""
-    s = _STASH.open(data)
+    is_plain = data[:1] == _PLAIN_STASH
+    s = _STASH.open(data) if is_plain else _LARGE_STASH.open(data)
     return Stash(
         id=s.id,
         branch=s.branch,
@@ -389,6 +399,7 @@ def decode_stash(data: bytes) -> Stash:
         at=s.at,
         operation=s.operation,
         incarnation=s.incarnation,
+        more=tuple(map(_load_layer, s.more)) if isinstance(s, _LargeStash) else (),
     )
 
 

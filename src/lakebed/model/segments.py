@@ -98,9 +98,8 @@ def is_orphan(
 ) -> bool:
     """Return whether a segment may be deleted: nothing refers to it, and nothing ever can.
 
-    Order matters: `min_era` is on every branch of the repository, then segments are listed, then what is
-    `referenced` (live and retired layers of all branches, deleted ones too, stashes and pins) and the
-    live `branches`, by incarnation, are read.
+    Order matters: segments are listed, `min_era` is put on every branch, then what is `referenced` (stashes, then live and
+    retired layers of all branches, deleted ones too) and the live `branches`, by incarnation, are read.
     """
     if str(name) in referenced:
         return False

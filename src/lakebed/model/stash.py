@@ -29,9 +29,10 @@ class StashState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stash:
-    """The changes of `branch` against `base`, as one layer.
+    """The changes of `branch` against `base`, as one layer; if they are more than one may hold, as several.
 
-    From `popping` on, `branch` is the one it goes to, and `incarnation` that branch's.
+    From `popping` on, `branch` is the one it goes to, and `incarnation` that branch's. No path is in two of the
+    layers, so their order does not matter.
     """
 
     id: Nonce
@@ -44,3 +45,9 @@ class Stash:
     operation: Nonce = Nonce("")
     """The operation that makes it, as the branch's `pending` knows it."""
     incarnation: Nonce = Nonce("")
+    more: tuple[Layer, ...] = ()
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """All of them."""
+        return (self.layer, *self.more)

@@ -230,7 +230,7 @@ class Cleaner:
             for item in items:
                 tokens |= await self._bury(entry.partition, decode_branch(item.value).name)
         async for items in scan_records(self._kv, entry.partition, STASHES_PREFIX):
-            tokens |= _tokens(decode_stash(item.value).layer for item in items)
+            tokens |= _tokens(layer for item in items for layer in decode_stash(item.value).layers)
         for token in sorted(tokens):
             await self._kv.drop(token, first=[OPEN_KEY])
         store = await self._open_store(entry.namespace)
@@ -277,7 +277,7 @@ class Cleaner:
         found: list[Layer] = []
         async for items in scan_records(self._kv, partition, STASHES_PREFIX):
             stashes = [decode_stash(item.value) for item in items]
-            found += [stash.layer for stash in stashes if stash.state in states]
+            found += [layer for stash in stashes if stash.state in states for layer in stash.layers]
         return found
 
     async def _note(self, key: bytes, entry: TokenCleanup) -> None:

@@ -3,11 +3,24 @@
     1. list    the files of the repository
     2. look    whether any may be an orphan; mostly none, and nothing more happens
     3. raise   `min_era` on every branch: from here no branch takes a writer's segment of an older era
-    4. read    what is referenced: layers of every branch, live or retired, and stashes
+    4. read    what is referenced: stashes in every state, then layers of every branch, live or retired
     5. delete  what is not, as `is_orphan` says
 
 3 before 4: a segment appended in between would be deleted under its readers. 1 before 4: the output of a job is listed,
-then installed, then seen in 4, or its token no longer protects it. Crash anywhere: nothing is half done.
+then installed, then seen in 4, or its token no longer protects it. Stashes before branches: a stash moves to a branch
+and nothing moves back, so that one which is popped between the two reads is seen in the first, however long that takes.
+Crash anywhere: nothing is half done.
+
+What keeps the segment of a stash, at each step of `versioning/stash.py`:
+
+    stored, no record yet            its era, and after that nothing: a sweeper may delete it
+    a tentative record               the record, if it was there before 4. If it came later, the branch's `min_era` was raised
+                                     before, and the swap by which the stash would count is refused: write another
+    the branch names it, standing    the record, for days, however old the era
+    popping, and appended late       the record: it is popping until the branch has the layer or cannot get it any more. So
+                                     a pop asks for no era, only that the record says so still
+    popped                           the branch; and the record, for a grace
+    dropped                          nothing: it never counted, and never will
 
 An era is an hour, and the last one is spared too, so that a slow upload does not come too late for nothing.
 """
@@ -90,6 +103,8 @@ class SegmentSweeper:
 
     async def _references(self, repo: Repository) -> _References:
         layers: list[Layer] = []
+        async for items in scan_records(self._kv, repo.partition, STASHES_PREFIX):
+            layers += [layer for item in items for layer in decode_stash(item.value).layers]
         branches: dict[Nonce, Branch] = {}
         async for items in scan_records(self._kv, repo.partition, BRANCHES_PREFIX):
             for item in items:
@@ -98,9 +113,6 @@ class SegmentSweeper:
                 if isinstance(record, Branch):
                     layers += record.sealed
                     branches[record.incarnation] = record
-        # After the branches: a stash that is popped meanwhile is there, and its record stays for a grace.
-        async for items in scan_records(self._kv, repo.partition, STASHES_PREFIX):
-            layers += [decode_stash(item.value).layer for item in items]
         return _References({layer.id for layer in layers if isinstance(layer, SegmentLayer)}, branches)
 
     async def _raise(self, repo: Repository, name: BranchName, min_era: int) -> None:

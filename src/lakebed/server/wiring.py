@@ -97,11 +97,12 @@ def wire(around: Surroundings) -> Wired:
         kv, open_store=around.open_store, clock=clock, ids=ids, canonical=around.canonical_namespace
     )
 
+    segments = SegmentFiles(stores.store, around.cache, around.workers)
     staging = Staging(
         kv,
         branches=branches,
         base=CommittedBase(commits, stores.trees),
-        segments=SegmentFiles(stores.store, around.cache, around.workers),
+        segments=segments,
         workers=around.workers,
         clock=clock,
         ids=ids,
@@ -113,6 +114,7 @@ def wire(around: Surroundings) -> Wired:
         branches=branches,
         commits=commits,
         staging=staging,
+        segments=segments,
         trees_of=stores.trees,
         clock=clock,
         ids=ids,

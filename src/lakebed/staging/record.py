@@ -15,6 +15,7 @@ from lakebed.model.branch import Branch, Pending
 from lakebed.model.ids import CommitId, Nonce, StagingToken
 from lakebed.model.layers import Layer, RetiredLayer, SegmentLayer, TokenLayer, layer_name
 from lakebed.model.segments import parse_segment_id
+from lakebed.model.stash import Stash
 
 
 def layers_of(branch: Branch) -> tuple[Layer, ...]:
@@ -77,7 +78,7 @@ def append_segment(branch: Branch, layer: SegmentLayer) -> Branch:
         ConflictError: `FENCE_LOST`: the segment is of an era whose orphans may be deleted by now, or for another
             branch of the name. It must be written again, under another name.
     """
-    if layer.dataset != branch.incarnation or parse_segment_id(layer.id).era < branch.min_era:
+    if layer.dataset != branch.incarnation or _is_too_old(branch, layer):
         raise ConflictError(
             ErrorKind.FENCE_LOST, f"segment {layer.id} comes too late for branch {branch.name}: write another"
         )
@@ -127,17 +128,22 @@ def finish(
     started: Branch,
     commit_id: CommitId,
     now: Instant,
-    stash: Nonce | None = None,
+    stash: Stash | None = None,
 ) -> Branch:
     """Move HEAD to `commit_id`, and drop what `started` had in `sealed` and `compacted`.
 
     Layers that arrived on top since then stay.
 
     Raises:
-        ConflictError: the branch is no longer what the operation was built on.
+        ConflictError: the branch is no longer what the operation was built on, or the segments of the stash may have
+            been taken for orphans before its record was there.
     """
     require_unmoved(branch, nonce, started=started)
     if stash is not None:
+        if any(isinstance(layer, SegmentLayer) and _is_too_old(branch, layer) for layer in stash.layers):
+            raise ConflictError(
+                ErrorKind.VERSION_CHANGED, f"segments of stash {stash.id} come too late: write others"
+            )
         # The layers go and the commit stays, so that only another token tells those who have decided a condition
         # on them.
         branch = seal(branch)
@@ -150,7 +156,7 @@ def finish(
         sealed=branch.sealed[:kept],
         pending=pending,
         retired=_retire(branch, dropped, now),
-        stashes=branch.stashes if stash is None else (*branch.stashes, stash),
+        stashes=branch.stashes if stash is None else (*branch.stashes, stash.id),
     )
 
 
@@ -196,6 +202,11 @@ def abandon(branch: Branch, nonce: Nonce, *, started: Branch, clean: bool, now: 
         sealed=branch.sealed[:kept],
         retired=_retire(branch, branch.sealed[kept:], now),
     )
+
+
+def _is_too_old(branch: Branch, layer: SegmentLayer) -> bool:
+    """Return whether orphans of the segment's era may be deleted by now."""
+    return parse_segment_id(layer.id).era < branch.min_era
 
 
 def _without_tree(branch: Branch, now: Instant) -> Branch:

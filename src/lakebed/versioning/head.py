@@ -36,6 +36,7 @@ from lakebed.model.branch import Branch
 from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, CommitId, Nonce
 from lakebed.model.repository import Repository
+from lakebed.model.stash import Stash
 from lakebed.staging.reader import LayersMovedError
 from lakebed.staging.record import abandon, begin, finish, renew
 from lakebed.telemetry.log import get_logger
@@ -57,7 +58,7 @@ class Attempt:
     started: Branch
     nonce: Nonce
     clean: bool = False
-    stash: Nonce | None = None
+    stash: Stash | None = None
     """The stash that `build` has written and the last swap is to name."""
 
 
@@ -162,7 +163,7 @@ class HeadChanges:
                 landed=lambda branch: (
                     attempt.nonce not in branch.pending
                     and branch.commit_id == commit.id
-                    and (attempt.stash is None or attempt.stash in branch.stashes)
+                    and (attempt.stash is None or attempt.stash.id in branch.stashes)
                 ),
             )
         except ConflictError as error:

@@ -14,6 +14,7 @@ from lakebed.model.ids import MetarangeId, Path
 from lakebed.model.repository import Repository
 from lakebed.refs.branches import Branches
 from lakebed.refs.commits import Commits
+from lakebed.staging.port import Segments
 from lakebed.staging.staging import Staging
 
 
@@ -25,6 +26,7 @@ class Parts:
     branches: Branches
     commits: Commits
     staging: Staging
+    segments: Segments
     trees_of: Callable[[Repository], Awaitable[Trees]]
     clock: Clock
     ids: IdSource

@@ -97,7 +97,7 @@ async def find_reachable(kv: KVStore, repo: Repository, report: Report) -> Reach
         if stash.state in _KEPT_STASHES:
             where = f"stash {stash.id}"
             roots.setdefault(stash.base, where)
-            found.layers.append(StagedLayer(stash.layer, None, where))
+            found.layers += [StagedLayer(layer, None, where) for layer in stash.layers]
     steps = {
         CommitId(name): _Step(commit.tree, commit.parents, bool(commit.condemned_by))
         async for name, commit in _records(

@@ -2,26 +2,33 @@
 
 Stash:
     1. begin    as for a new HEAD: seal, and keep what is sealed in place
-    2. record   `stashes/<id>`, tentative, invisible to others: names the token of 3 and the operation of 1.
-                Each try has an id and a token of its own
-    3. copy     the differences against the commit, tombstones included, into rows of that token, fenced on the record
-    4. reset    swap: drop the layers, keep HEAD, and name the stash; only now it counts
+    2. store    the differences against the commit, tombstones included, as a segment that nobody refers to yet
+                (`stash_layers`); each try writes its own
+    3. record   `stashes/<id>`, tentative, invisible to others: names the segment and the operation of 1
+    4. reset    swap: drop the layers, keep HEAD, and name the stash; only now it counts. Refused if the segment is of an
+                era below the branch's `min_era`: a sweeper may have deleted it before 3
     5. confirm  swap the record to standing, then take its name out of the branch
-
-Crash before 4: a tentative record that no branch names; `sweep` drops it after a grace, once the branch no longer
-holds the operation as pending, so that 4 can no longer happen: swap it to dropped, which also keeps late rows out,
-remove the rows, remove the record.
-Crash after 4: the branch names the stash, and whoever lists or sweeps stashes does 5.
 
 Pop:
     1. claim    swap the record to popping, with the branch it goes to; no one else can take it then
-    2. append   swap: the stash's layer becomes the newest sealed layer of exactly that branch, recognised by its name
+    2. append   swap: the stash's layers become the newest sealed ones of exactly that branch, recognised by name. Whatever
+                their era: the record has referred to them all the time. Only if the record, read after the branch, is
+                popping still
     3. confirm  swap the record to popped
 
-Crash before 3: whoever lists, sweeps or pops it again goes on. The branch remembers the layer, live or retired (the
-cleaner lets nobody forget the layer of a stash that is popping). If the branch is gone and does not know the layer,
-2 has not happened and never will, and the stash stands again. A popped record stays for one grace, as a root for
-the collector.
+| crash or loss after | what is left | who takes care of it |
+|---|---|---|
+| 2 | a segment of nobody | the sweeper of segments, when its era is over |
+| 3 | a tentative record that no branch names | `sweep`, after a grace, once the branch no longer holds the operation as pending, so that 4 can no longer happen: dropped, then removed; the segment as above |
+| 4 | a branch that names the stash | whoever lists or sweeps stashes does 5 |
+| claim, append | a record that is popping | whoever lists, sweeps or pops it again goes on; the branch remembers the layers, live or retired (the cleaner lets nobody forget those of a stash that is popping) |
+| claim, and the branch is deleted | the same | if its tombstone or namesake does not know the layers, append has not happened and never will: the stash stands again |
+| confirm | a popped record | `sweep` removes it after a grace; until then it is a root for the collector |
+
+A popper that slept for long cannot append twice: if the record is still popping after the branch was read, the branch has not
+forgotten the layers yet; and who makes it popped in between has changed the branch, so that the swap is lost.
+
+Records of an older lakebed name a token with rows instead of a segment. They are popped and dropped in the same way.
 """
 
 from collections.abc import AsyncIterator
@@ -36,11 +43,11 @@ from lakebed.errors import (
     LakebedError,
     NotFoundError,
     UnavailableError,
+    is_unknown,
 )
-from lakebed.format.blocks import block_changes
 from lakebed.format.records import decode_stash, encode_stash
-from lakebed.format.rows import OPEN_KEY, OPEN_VALUE, encode_row, row_key
-from lakebed.kv.port import Expect, Item, NamesFence, Row, Version, prefix_end
+from lakebed.format.rows import OPEN_KEY
+from lakebed.kv.port import Expect, Item, Version, prefix_end
 from lakebed.limits import GRACE_SECONDS, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.commits import Commit
@@ -48,13 +55,13 @@ from lakebed.model.ids import BranchName, Nonce
 from lakebed.model.layers import TokenLayer, layer_name
 from lakebed.model.repository import Repository
 from lakebed.model.stash import Stash, StashState
+from lakebed.refs.backoff import back_off
 from lakebed.refs.keys import STASHES_PREFIX, stash_key
 from lakebed.refs.settle import settled_swap
-from lakebed.staging.record import knows_layer, push_layer, seal
-from lakebed.staging.writer import new_token
+from lakebed.staging.record import push_layer, seal
 from lakebed.versioning.head import Attempt, HeadChanges
 from lakebed.versioning.parts import Parts
-from lakebed.versioning.uncommitted import diff_as_changes, diff_uncommitted
+from lakebed.versioning.stash_layers import write_stash_layers
 
 
 class Stashes:
@@ -77,9 +84,7 @@ class Stashes:
             nonlocal made
             if made is not None:
                 await self._forget(repo, made)
-            made = await self._record(attempt, message)
-            await self._copy(attempt, made)
-            attempt.stash = made.id
+            made = attempt.stash = await self._record(attempt, message)
             return await self._parts.commits.get(repo, attempt.started.commit_id)
 
         await self._heads.run(repo, name, build)
@@ -158,12 +163,16 @@ class Stashes:
 
     async def _record(self, attempt: Attempt, message: str) -> Stash:
         repo, started = attempt.repo, attempt.started
-        token = new_token(repo, started.name, self._parts.ids)
+        layers = await write_stash_layers(self._parts, repo, started)
+        if not layers:
+            attempt.clean = True
+            raise InvalidInputError(ErrorKind.NO_CHANGES, f"branch {started.name} has nothing to stash")
         stash = Stash(
             id=Nonce(self._parts.ids.token()),
             branch=started.name,
             base=started.commit_id,
-            layer=TokenLayer(token=token, seq=0),
+            layer=layers[0],
+            more=layers[1:],
             message=message,
             state=StashState.TENTATIVE,
             at=await self._parts.kv.now(),
@@ -174,26 +183,8 @@ class Stashes:
             stash_key(stash.id),
             encode_stash(stash),
             expected=Expect.ABSENT,
-            names=(token.encode(),),
         )
         return stash
-
-    async def _copy(self, attempt: Attempt, stash: Stash) -> None:
-        assert isinstance(stash.layer, TokenLayer), "its own record has just said so"
-        repo, token = attempt.repo, stash.layer.token
-        fence = NamesFence(partition=repo.partition, key=stash_key(stash.id), names=(token.encode(),))
-        empty = True
-        async for block in diff_uncommitted(self._parts, repo, attempt.started):
-            changes = block_changes(diff_as_changes(block))
-            rows = [Row(row_key(c.path), encode_row(c, attempt.nonce)) for c in changes]
-            await self._parts.kv.set_rows(token, [Row(OPEN_KEY, OPEN_VALUE), *rows], fence=fence)
-            empty = False
-        if empty:
-            attempt.clean = True
-            await self._forget(repo, stash)
-            raise InvalidInputError(
-                ErrorKind.NO_CHANGES, f"branch {attempt.started.name} has nothing to stash"
-            )
 
     async def _settle(self, repo: Repository, stash: Stash, version: Version) -> Stash:
         """Finish what somebody has left half-way; return the stash as it is then."""
@@ -235,18 +226,44 @@ class Stashes:
 
     async def _append(self, repo: Repository, stash: Stash) -> Stash:
         """Lay a stash that is popping over its branch, if nobody has yet; return it, popped."""
+        unsure = False
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            try:
+                if await self._append_once(repo, stash):
+                    return await self._popped(repo, stash)
+            except LakebedError as error:
+                if not is_unknown(error) and not unsure:
+                    raise
+                if not is_unknown(error):
+                    raise _unknown_pop(stash) from error
+                unsure = True
+            await back_off(attempt, clock=self._parts.clock, ids=self._parts.ids)
+        raise _unknown_pop(stash)
 
-        def append(branch: Branch, _now: Instant) -> Branch:
-            if branch.incarnation != stash.incarnation:
-                raise NotFoundError(
-                    ErrorKind.BRANCH_NOT_FOUND,
-                    f"branch {stash.branch} was deleted before stash {stash.id} was laid over it: pop it again",
-                )
-            return push_layer(seal(branch), stash.layer)
+    async def _append_once(self, repo: Repository, stash: Stash) -> bool:
+        """Return whether the branch has, or had, the layers; False means look again."""
+        found = await self._parts.branches.get(repo, stash.branch)
+        if _remembers(found.value, stash):
+            return True
+        if found.value.incarnation != stash.incarnation:
+            raise NotFoundError(
+                ErrorKind.BRANCH_NOT_FOUND,
+                f"branch {stash.branch} was deleted before stash {stash.id} was laid over it: pop it again",
+            )
+        # Asked after the branch was read; see above.
+        if (await self._get(repo, stash.id))[0].state is not StashState.POPPING:
+            return True
+        laid = seal(found.value)
+        for layer in stash.layers:
+            laid = push_layer(laid, layer)
+        try:
+            await self._parts.branches.swap(repo, found, laid)
+        except ConflictError:
+            return False
+        return True
 
-        await self._parts.branches.update(
-            repo, stash.branch, append, landed=lambda branch: knows_layer(branch, stash.layer)
-        )
+    async def _popped(self, repo: Repository, stash: Stash) -> Stash:
+        """Say that a stash was laid over its branch, if nobody has yet."""
         popped = replace(stash, state=StashState.POPPED)
         with suppress(LakebedError):  # It is done; who meets the record next will say so.
             current, version = await self._get(repo, stash.id)
@@ -279,8 +296,9 @@ class Stashes:
 
     async def _drop(self, repo: Repository, stash: Stash) -> None:
         if stash.state is StashState.DROPPED:
-            if isinstance(stash.layer, TokenLayer):
-                await self._parts.kv.drop(stash.layer.token, first=[OPEN_KEY])
+            for layer in stash.layers:
+                if isinstance(layer, TokenLayer):
+                    await self._parts.kv.drop(layer.token, first=[OPEN_KEY])
             await self._parts.kv.delete_rows(repo.partition, [stash_key(stash.id)])
 
     async def _get(self, repo: Repository, stash_id: Nonce) -> tuple[Stash, Version]:
@@ -314,9 +332,17 @@ class Stashes:
 
 
 def _remembers(record: BranchRecord, stash: Stash) -> bool:
-    if isinstance(record, Branch):
-        return knows_layer(record, stash.layer)
-    return any(layer_name(retired.layer) == layer_name(stash.layer) for retired in record.retired)
+    """Return whether a branch has or had the layers; they came together, and may leave one by one."""
+    live = record.sealed if isinstance(record, Branch) else ()
+    known = {layer_name(layer) for layer in (*live, *(retired.layer for retired in record.retired))}
+    return any(layer_name(layer) in known for layer in stash.layers)
+
+
+def _unknown_pop(stash: Stash) -> UnavailableError:
+    return UnavailableError(
+        ErrorKind.OUTCOME_UNKNOWN,
+        f"stash {stash.id} may have been laid over {stash.branch}: list the stashes to be sure",
+    )
 
 
 def _not_found(repo: Repository, stash_id: Nonce) -> NotFoundError:
