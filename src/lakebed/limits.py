@@ -214,6 +214,28 @@ GC_CONDEMN_BATCH = 500
 SLICE_SECONDS = 3600
 SLICE_OBJECTS = 50_000
 
+# Objects younger than this are never garbage, and two marks are this far apart: a day covers everything that is given
+# out for a while, and lets a nightly run confirm what the one before it found.
+GC_MIN_AGE_SECONDS = 24 * 3600.0
+GC_SECOND_MARK_SECONDS = 24 * 3600.0
+# Optimized runs in a row: each leaves a little garbage to the next clean one.
+GC_OPTIMIZED_RUNS_MAX = 9
+# More of a namespace than this is not deleted unless somebody expects it.
+GC_SHARE_MAX = 0.3
+# What is deleted between two looks at the lease and recorded in one file: some seconds, 50 requests of S3.
+GC_CHUNK_ROWS = 50_000
+# Rows of other lists in one file, about 20 MiB: few files, and each is held whole.
+GC_FILE_ROWS = 1_000_000
+# Requests of the job to a store at a time, in one process: hides round trips.
+GC_REQUESTS_AT_ONCE = 32
+# Tries of a request to a store before the run fails, and the wait after the first (it doubles).
+GC_ATTEMPTS_MAX = 5
+GC_BACKOFF_SECONDS = 0.5
+# Reports of runs are kept this long, and those of marks that still count in any case.
+GC_REPORT_SECONDS = 30 * 24 * 3600.0
+# Up to so many objects, the engine without a JVM is faster than a JVM starts; it holds about 200 bytes for each.
+GC_SMALL_OBJECTS = 5_000_000
+
 # The record of a task (import, dump, restore) is kept this long after it ended.
 TASK_LIFETIME_SECONDS = 24 * 3600.0
 # A task that did not say that it is alive for this long belongs to a dead process.

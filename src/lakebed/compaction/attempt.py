@@ -73,6 +73,8 @@ class RunningAttempt:
         job = self.assignment.job
         if _has_moved(error):
             return Ended(report=self._report(Status.RELEASED, str(error)))
+        if isinstance(error, UnavailableError):
+            return Ended(report=self._report(Status.POSTPONED, str(error)))
         if not isinstance(error, LakebedError):
             log.error("compaction_crashed", job=job.id, traceback="".join(format_exception(error)))
         return Ended(report=self._report(Status.FAILED, f"{type(error).__name__}: {error}"))

@@ -38,6 +38,8 @@ class Status(StrEnum):
     FAILED = "failed"
     RELEASED = "released"
     """Given back unfinished: the worker stops, or an operation on HEAD is in the way."""
+    POSTPONED = "postponed"
+    """Given back because a store does not answer or is full: that says nothing about the layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,13 @@ class _Draft:
                     self._fail(job, report.error)
             case Status.RELEASED:
                 self._jobs[job.id] = replace(job, state=JobState.QUEUED, worker="")
+                self._reported.add(job.id)
+            case Status.POSTPONED:
+                # To the end of the queue: if it is this job alone that meets the fault, others go on.
+                self._jobs[job.id] = replace(
+                    job, state=JobState.QUEUED, worker="", error=report.error, number=self._next_number
+                )
+                self._next_number += 1
                 self._reported.add(job.id)
             case Status.RUNNING:
                 # Late, but nobody else has it: it goes on.

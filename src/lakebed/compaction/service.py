@@ -130,8 +130,9 @@ class CompactionService:
         free: int,
         running: Mapping[RepoUid, AbstractSet[Attempt]] | None = None,
         reports: Reports | None = None,
+        resting: AbstractSet[RepoUid] = frozenset(),
     ) -> Answer:
-        """Take reports, and hand out as many jobs as the worker has free places.
+        """Take reports, and hand out as many jobs as the worker has free places; none of repositories that are `resting`.
 
         A repository whose records cannot be read or written now is left out; its reports are not `heard`.
         """
@@ -145,7 +146,11 @@ class CompactionService:
             lost = {attempt for attempt in mine if not desk.is_held(attempt)}
             answer.lost.update(lost)
             told[uid] = (*(reports or {}).get(uid, ()), *_late(desk, mine - lost))
-        demands = {desk.repo.uid: self._demand(desk, told[desk.repo.uid], free) for desk in desks}
+        demands = {
+            desk.repo.uid: self._demand(desk, told[desk.repo.uid], free)
+            for desk in desks
+            if desk.repo.uid not in resting
+        }
         grants = share(demands, free, last=self._last)
         for desk in desks:
             uid = desk.repo.uid

@@ -2,6 +2,7 @@
 
     poll     with free places and reports; the service answers with jobs, and with attempts to stop
     work     each job in a task of its own, with heartbeats
+    rest     a repository whose stores fail gets no more of them for a while, which doubles until a job is done
     stop     running jobs are given back at once, by one last poll
 
 A report that does not arrive is sent again with the next poll; twice is once.
@@ -20,7 +21,12 @@ from lakebed.compaction.store import Attempt
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.errors import LakebedError
-from lakebed.limits import COMPACTION_POLL_SECONDS, COMPACTION_POLL_SHARE
+from lakebed.limits import (
+    COMPACTION_POLL_SECONDS,
+    COMPACTION_POLL_SHARE,
+    COMPACTION_REST_SECONDS,
+    COMPACTION_REST_SECONDS_MAX,
+)
 from lakebed.model.ids import RepoUid
 from lakebed.telemetry.log import get_logger
 
@@ -32,6 +38,12 @@ class _Running:
     assignment: Assignment
     task: "asyncio.Task[Ended]"
     since: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    seconds: float
+    until: float
 
 
 class CompactionWorker:
@@ -57,6 +69,7 @@ class CompactionWorker:
         self._name = ids.token()
         self._running: dict[Attempt, _Running] = {}
         self._reports: dict[RepoUid, list[Report]] = {}
+        self._rests: dict[RepoUid, _Rest] = {}
         self._wake = asyncio.Event()
         self._stopping = False
 
@@ -85,8 +98,12 @@ class CompactionWorker:
         for attempt, each in self._running.items():
             running.setdefault(each.assignment.repo.uid, set()).add(attempt)
         free = 0 if self._stopping else self._places - len(self._running)
+        now = self._clock.monotonic()
+        resting = {uid for uid, rest in self._rests.items() if rest.until > now}
         try:
-            answer = await self._service.poll(self._name, free=free, running=running, reports=sent)
+            answer = await self._service.poll(
+                self._name, free=free, running=running, reports=sent, resting=resting
+            )
         except LakebedError as error:
             log.warning("compaction_poll_failed", kind=error.kind, error=str(error))
             return
@@ -132,6 +149,7 @@ class CompactionWorker:
         else:
             self._meters.lost()
         outcome = report.status.value if report is not None else "lost"
+        self._rest(each.assignment.repo.uid, outcome)
         made = ended.made
         self._meters.ended(job.spec.kind, outcome, seconds=seconds, made=made)
         log.info(
@@ -139,6 +157,7 @@ class CompactionWorker:
             repository=each.assignment.repo.name,
             branch=job.spec.branch,
             job=job.id,
+            token=job.token,
             kind=job.spec.kind.value,
             reason=job.spec.reason,
             outcome=outcome,
@@ -150,6 +169,17 @@ class CompactionWorker:
             error=report.error if report is not None else "the lease was lost",
         )
         self._wake.set()
+
+    def _rest(self, uid: RepoUid, outcome: str) -> None:
+        """Leave a repository alone for a while if its stores fail, and no longer if they do not."""
+        if outcome == Status.DONE:
+            self._rests.pop(uid, None)
+        if outcome == Status.POSTPONED:
+            before = self._rests.get(uid)
+            seconds = (
+                min(2 * before.seconds, COMPACTION_REST_SECONDS_MAX) if before else COMPACTION_REST_SECONDS
+            )
+            self._rests[uid] = _Rest(seconds, self._clock.monotonic() + seconds * self._ids.jitter())
 
     async def _pause(self, seconds: float) -> None:
         """Wait for the next poll, which comes early when a place becomes free."""

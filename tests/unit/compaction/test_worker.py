@@ -9,10 +9,12 @@ from tests.unit.compaction.shell import LIMITS, Shell, open_shell, settle
 from tests.unit.compaction.test_service import staged
 
 from lakebed.compaction.jobs import JobRunner, Made
-from lakebed.errors import CorruptError, ErrorKind
+from lakebed.errors import CorruptError, ErrorKind, UnavailableError
 from lakebed.kv.wrappers.faults import Call, Fault, LostRequest, Operation
 from lakebed.model.compaction import Job, JobState, Schedule
+from lakebed.model.ids import BranchName
 from lakebed.model.repository import Repository
+from lakebed.staging.record import seal
 
 
 @pytest.fixture
@@ -42,9 +44,31 @@ class FailingRunner(JobRunner):
         self._inner = shell.runner
         self._errors = list(errors)
 
+    @property
+    def left(self) -> int:
+        return len(self._errors)
+
+    def heal(self) -> None:
+        """Fail no more."""
+        self._errors.clear()
+
     async def run(self, repo: Repository, job: Job) -> Made:
         if self._errors:
             raise self._errors.pop(0)
+        return await self._inner.run(repo, job)
+
+
+class OneRepoFails(JobRunner):
+    """Finds the storage of `lake` full."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._inner = shell.runner
+        self.tries = 0
+
+    async def run(self, repo: Repository, job: Job) -> Made:
+        if repo.name == "lake":
+            self.tries += 1
+            raise UnavailableError(ErrorKind.DISK_FULL, "the disk is full")
         return await self._inner.run(repo, job)
 
 
@@ -169,3 +193,64 @@ def _reassigned(schedule: Schedule, update: str) -> Schedule:
     token = schedule.last_token + 1
     jobs = tuple(replace(job, token=token, worker="another") for job in schedule.jobs)
     return replace(schedule, jobs=jobs, last_token=token, version=schedule.version + 1, update=update)
+
+
+async def test_a_store_that_fails_postpones_jobs_and_never_parks_them(shell: Shell) -> None:
+    await staged(shell)
+    full = [UnavailableError(ErrorKind.DISK_FULL, "the disk is full") for _ in range(20)]
+    failing = FailingRunner(shell, *full)
+    worker = shell.worker(runner=failing)
+    running = asyncio.create_task(worker.run())
+    await shell.clock.advance(60)
+    (job,) = (await shell.schedule()).jobs
+    assert (job.state, job.failures, job.error) == (JobState.QUEUED, 0, "the disk is full")
+    # Ever more rarely: 1, 2, 4, 8, 16 and 30 seconds, give or take a jitter.
+    assert len(full) - failing.left <= 10
+    failing.heal()
+    await shell.clock.advance(60)
+    assert (await shell.branch()).sealed == ()
+    worker.stop()
+    await asyncio.wait_for(running, 5)
+
+
+async def test_a_repository_whose_store_fails_does_not_hold_up_another(shell: Shell) -> None:
+    await staged(shell)
+    other = await shell.wired.catalog.repositories.create("other", "mem://other")
+    await shell.wired.catalog.objects.upload("other", "main", "a", b"x")
+    name = BranchName("main")
+    branches = shell.wired.engine.parts.branches
+    await branches.update(other, name, lambda b, _: seal(b), landed=lambda b: b.staging_token is None)
+    failing = OneRepoFails(shell)
+    worker = shell.worker(runner=failing, places=1)
+    running = asyncio.create_task(worker.run())
+    await shell.clock.advance(10)
+    assert (await branches.get(other, name)).value.sealed == ()
+    assert len((await shell.branch()).sealed) == 2
+    assert failing.tries <= 6
+    worker.stop()
+    await asyncio.wait_for(running, 5)
+
+
+async def test_a_place_that_becomes_free_during_a_poll_is_filled_at_once(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await staged(shell)
+    slow = SlowRunner(shell)
+    worker = shell.worker(runner=slow, places=1)
+    inner, ends = worker.round, list[float]()
+
+    async def round_and_note() -> None:
+        await inner()
+        if len(ends) == 1:
+            # The job ends while the second poll is on its way.
+            slow.may_go_on.set()
+            await worker.idle()
+        ends.append(shell.clock.monotonic())
+
+    monkeypatch.setattr(worker, "round", round_and_note)
+    running = asyncio.create_task(worker.run())
+    await shell.clock.advance(4)
+    assert ends[1] > ends[0]
+    assert ends[2] == ends[1]
+    worker.stop()
+    await asyncio.wait_for(running, 5)
