@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lakebed.format.cut import key_hashes
+from lakebed.format.cut import Words, key_hashes
 
 _BITS_PER_KEY: Final = 10
 _PROBES: Final = 7
@@ -47,9 +47,13 @@ class Bloom:
 
 def build_bloom(keys: pa.Array) -> Bloom:
     """Return the filter of these keys."""
-    size = 8 * max(_BYTES_MIN, -(-len(keys) * _BITS_PER_KEY // 8))
+    return bloom_of(key_hashes(keys))
+
+
+def bloom_of(hashes: Words) -> Bloom:
+    """Return the filter of the keys with these hashes (`format.cut.key_hashes`)."""
+    size = 8 * max(_BYTES_MIN, -(-len(hashes) * _BITS_PER_KEY // 8))
     flags = np.zeros(size, np.bool_)
-    hashes = key_hashes(keys)
     # In steps, so that the places of a million keys are not all held at once.
     for start in range(0, len(hashes), _STEP):
         part = hashes[start : start + _STEP]

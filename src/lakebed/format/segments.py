@@ -17,20 +17,23 @@ import hashlib
 import io
 import struct
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.blocks import CHANGE_SCHEMA
-from lakebed.format.bloom import Bloom, build_bloom
-from lakebed.format.columns import column, require_rising, rises
-from lakebed.format.hashing import changes_hash
+from lakebed.format.bloom import Bloom, bloom_of
+from lakebed.format.columns import column, mask, require_rising
+from lakebed.format.cut import key_hashes
+from lakebed.format.hashing import changes_hash, changes_hashes
 from lakebed.format.parquet import FileKind, facts_of, open_file, open_writer, read_groups, stamp
 from lakebed.limits import SEGMENT_GROUP_ROWS, SEGMENT_GROUP_ROWS_MIN
 from lakebed.model.layers import SegmentLayer
@@ -115,18 +118,15 @@ def encode_segment(datasets: Mapping[str, pa.Table], *, level: int = 0) -> bytes
     """Return change blocks by name, none of them empty, as a segment file."""
     assert datasets, "a segment has at least one dataset"
     sink = pa.BufferOutputStream()
-    statistics, first_row = [], 0
+    statistics: list[_Statistics] = []
+    first_row = 0
     with open_writer(SEGMENT_FILE, sink) as writer:
-        held: list[pa.Table] = []
-        for name, block in datasets.items():
-            statistics.append(_statistics_of(name, block, first_row, level))
-            first_row += block.num_rows
-            held.append(block)
-            if sum(b.num_rows for b in held) >= SEGMENT_GROUP_ROWS_MIN:
-                writer.write_table(pa.concat_tables(held), row_group_size=SEGMENT_GROUP_ROWS)
-                held = []
-        if held:
-            writer.write_table(pa.concat_tables(held), row_group_size=SEGMENT_GROUP_ROWS)
+        for names in _groups(datasets):
+            blocks = [datasets[name] for name in names]
+            group = pa.concat_tables(blocks)
+            writer.write_table(group, row_group_size=SEGMENT_GROUP_ROWS)
+            statistics += _statistics_of(names, [b.num_rows for b in blocks], group, first_row, level)
+            first_row += group.num_rows
         text = msgspec.json.encode(statistics)
         writer.add_key_value_metadata(
             {
@@ -204,21 +204,55 @@ def decode_dataset(footer: SegmentFooter, name: str, data: bytes) -> pa.Table:
     return block
 
 
-def _statistics_of(name: str, block: pa.Table, first_row: int, level: int) -> _Statistics:
-    assert block.num_rows > 0, "a dataset has at least one change"
-    assert rises(block.column("key")), "keys rise strictly"
-    keys = column(block, "key")
-    return _Statistics(
-        name=name,
-        level=level,
-        first_row=first_row,
-        rows=block.num_rows,
-        min_key=keys[0].as_py(),
-        max_key=keys[-1].as_py(),
-        tombstones=column(block, "deleted").true_count,
-        hash=changes_hash(block),
-        bloom=build_bloom(keys).bits,
-    )
+def _groups(datasets: Mapping[str, pa.Table]) -> Iterator[list[str]]:
+    """Yield the names of datasets that share row groups: small ones together, each large one with those before it."""
+    names: list[str] = []
+    rows = 0
+    for name, block in datasets.items():
+        names.append(name)
+        rows += block.num_rows
+        if rows >= SEGMENT_GROUP_ROWS_MIN:
+            yield names
+            names, rows = [], 0
+    if names:
+        yield names
+
+
+def _statistics_of(
+    names: Sequence[str], counts: Sequence[int], group: pa.Table, first_row: int, level: int
+) -> list[_Statistics]:
+    """Return the statistics of datasets that lie in `group` one after another, with so many rows each.
+
+    Of all of them at once, because most of them have few rows.
+    """
+    assert all(counts), "a dataset has at least one change"
+    keys = column(group, "key")
+    starts = list(accumulate(counts, initial=0))
+    assert _rise_apart(keys, starts), "keys rise strictly"
+    deleted = np.concatenate([[0], np.cumsum(mask(column(group, "deleted")))])
+    key_hashes_of = key_hashes(keys)
+    hashes = changes_hashes(group, counts)
+    return [
+        _Statistics(
+            name=name,
+            level=level,
+            first_row=first_row + start,
+            rows=stop - start,
+            min_key=keys[start].as_py(),
+            max_key=keys[stop - 1].as_py(),
+            tombstones=int(deleted[stop] - deleted[start]),
+            hash=rows_hash,
+            bloom=bloom_of(key_hashes_of[start:stop]).bits,
+        )
+        for name, (start, stop), rows_hash in zip(names, pairwise(starts), hashes, strict=True)
+    ]
+
+
+def _rise_apart(keys: pa.Array, starts: Sequence[int]) -> bool:
+    """Return whether the keys rise strictly but from one dataset to the next."""
+    rising = mask(pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))).copy()
+    rising[np.array(starts[1:-1], np.int64) - 1] = True
+    return bool(rising.all())
 
 
 def _open_statistics(file: pq.ParquetFile) -> list[_Statistics]:

@@ -5,6 +5,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 from tests.unit.format.golden import ENTRIES, FOLDER
 
 from lakebed.errors import CorruptError, ErrorKind, InvalidInputError
@@ -95,6 +96,19 @@ def test_small_datasets_share_row_groups():
     groups = pq.ParquetFile(io.BytesIO(data)).metadata.num_row_groups
     assert groups == -(-250 * 10 // SEGMENT_GROUP_ROWS_MIN)
     assert all(block.equals(large(10)) for block in decode(data).values())
+
+
+def test_the_statistics_of_a_dataset_do_not_depend_on_its_neighbours():
+    blocks = {f"d{n:02}": MAIN.slice(n % 5, 1 + n % 3) for n in range(40)}
+    together = encode_segment(blocks)
+    found = decode_footer(together, size=len(together)).datasets
+
+    for name, block in blocks.items():
+        alone = encode_segment({name: block})
+        one = decode_footer(alone, size=len(alone)).datasets[name]
+        assert (found[name].hash, found[name].bloom) == (one.hash, one.bloom)
+        assert (found[name].min_key, found[name].max_key) == (one.min_key, one.max_key)
+        assert found[name].tombstones == one.tombstones
 
 
 def test_a_large_dataset_has_several_row_groups(monkeypatch):
@@ -194,11 +208,19 @@ ROWS = {
 @pytest.mark.parametrize("name", ROWS)
 def test_a_bulk_writers_bad_row_is_refused_by_number(name, monkeypatch):
     block, message = ROWS[name]
-    monkeypatch.setattr(segments, "rises", lambda keys: True)
+    monkeypatch.setattr(segments, "_rise_apart", lambda keys, starts: True)
     data = encode_segment({"fine": DEV, "wrong": block})
 
     with pytest.raises(InvalidInputError, match=f"'wrong', {message}"):
         check_segment(data)
+
+
+def lie(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:
+    """Write other statistics than the rows have."""
+    honest = segments._statistics_of
+    monkeypatch.setattr(
+        segments, "_statistics_of", lambda *args: [structs.replace(one, **fields) for one in honest(*args)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,12 +235,7 @@ def test_a_bulk_writers_bad_row_is_refused_by_number(name, monkeypatch):
     ],
 )
 def test_a_bulk_writers_wrong_statistic_is_refused_by_name(field, value, monkeypatch):
-    honest = segments._statistics_of
-    monkeypatch.setattr(
-        segments,
-        "_statistics_of",
-        lambda *args: segments.msgspec.structs.replace(honest(*args), **{field: value}),
-    )
+    lie(monkeypatch, **{field: value})
     data = encode_segment(DATASETS)
 
     with pytest.raises(InvalidInputError, match=f"'main-incarnation': {field} does not fit"):
@@ -227,20 +244,14 @@ def test_a_bulk_writers_wrong_statistic_is_refused_by_name(field, value, monkeyp
 
 @pytest.mark.parametrize("change", [{"rows": 4}, {"first_row": 1}, {"tombstones": 99}])
 def test_datasets_that_are_out_of_place_are_refused(change, monkeypatch):
-    honest = segments._statistics_of
-    monkeypatch.setattr(
-        segments, "_statistics_of", lambda *args: segments.msgspec.structs.replace(honest(*args), **change)
-    )
+    lie(monkeypatch, **change)
 
     with pytest.raises(InvalidInputError, match="segment footer"):
         check_segment(encode_segment(DATASETS))
 
 
 def test_rows_that_no_dataset_owns_are_refused(monkeypatch):
-    honest = segments._statistics_of
-    monkeypatch.setattr(
-        segments, "_statistics_of", lambda *args: segments.msgspec.structs.replace(honest(*args), rows=7)
-    )
+    lie(monkeypatch, rows=7)
 
     with pytest.raises(InvalidInputError, match="7 rows in datasets, 8 in the file"):
         check_segment(encode_segment({"d": MAIN}))
