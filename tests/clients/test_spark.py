@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.spark import Spark, _packaged_java
+from tests.clients.spark import Spark
 from tests.s3.conftest import Endpoint
 
 PAGE = (Path(__file__).parents[2] / "docs" / "s3.md").read_text(encoding="utf-8")
@@ -84,13 +84,6 @@ def test_the_magic_committer_makes_objects_of_its_uploads(
     assert not [path for path in paths if "__magic" in path]
     success = json.load(endpoint.client().get_object(Bucket=repo, Key="main/magic/_SUCCESS")["Body"])
     assert success["committer"] == "magic"
-
-
-def test_the_java_that_comes_as_a_package_runs_spark(spark: Spark, tmp_path: Path) -> None:
-    packaged = Spark(spark.folder, _packaged_java(tmp_path / "java"))
-    code = "from pyspark.sql import SparkSession\nprint(SparkSession.builder.getOrCreate().range(7).count())"
-
-    assert packaged.run(code).split() == ["7"]
 
 
 def _paths(endpoint: Endpoint, repo: str, ref: str, prefix: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""Spark: how a session is found or started, how our code reaches executors, and the jobs that run there."""
