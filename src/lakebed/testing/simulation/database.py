@@ -28,10 +28,11 @@ class Database:
 
     def __init__(self, clock: Clock, *, fences: bool) -> None:
         self._memory = MemoryKV(clock=clock, fences=fences)
-        self._watcher: Watcher | None = None
+        self._watchers: list[Watcher] = []
 
     def watch(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+        """Tell `watcher` too, after those who came before it."""
+        self._watchers.append(watcher)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -53,20 +54,20 @@ class Database:
         version = at_once(
             self._memory.swap(partition, key, value, expected=expected, names=names, fence=fence)
         )
-        if self._watcher is not None:
-            self._watcher.swapped(partition, key, value)
+        for watcher in self._watchers:
+            watcher.swapped(partition, key, value)
         return version
 
     def set_rows(
         self, partition: str, rows: Sequence[Row], *, fence: Fence | None, not_after: Instant | None
     ) -> None:
         at_once(self._memory.set_rows(partition, rows, fence=fence, not_after=not_after))
-        if self._watcher is not None:
-            self._watcher.rows_set(partition, rows)
+        for watcher in self._watchers:
+            watcher.rows_set(partition, rows)
 
     def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
-        if self._watcher is not None:
-            self._watcher.deleting(partition, keys)
+        for watcher in self._watchers:
+            watcher.deleting(partition, keys)
         at_once(self._memory.delete_rows(partition, keys))
 
     def page(self, partition: str, *, start: bytes, end: bytes | None, page_items_max: int) -> Page | None:

@@ -49,10 +49,8 @@ class Laws:
         self.rows = RowLaws(ledger)
         self._staging: dict[str, tuple[str, str]] = {}
         """Staging tokens by whose they are: repository's partition and branch."""
-        self._tokens: set[str] = set()
-        """Every token that a branch ever named."""
-        self._segments: set[str] = set()
-        """Every segment that a branch ever named."""
+        self._named: set[str] = set()
+        """Every layer that a branch ever named."""
         self._creators: dict[Nonce, Op | None] = {}
         """Who wrote each ref."""
         self._given_up: set[tuple[str, CommitId]] = set()
@@ -88,7 +86,7 @@ class Laws:
         if place is not None:
             self.rows.check(place, partition, rows)
         elif ":" in partition:
-            self.stashes.rows_set(partition, rows)
+            raise LawBrokenError(f"rows were written to {partition}, where nobody may: {self._ledger.op}")
         else:
             for row in rows:
                 self._truth.write(partition, row.key, row.value)
@@ -120,7 +118,7 @@ class Laws:
             return
         if new.staging_token is not None:
             self._staging[new.staging_token] = (partition, new.name)
-        popped = self._name_tokens(old if isinstance(old, Branch) else None, new)
+        popped = self._name_layers(old if isinstance(old, Branch) else None, new)
         view = self._truth.view(partition, new)
         if not isinstance(old, Branch):
             if view != self._truth.content(partition, new.commit_id):
@@ -188,8 +186,8 @@ class Laws:
         elif named:
             self.stashes.check_named(partition, old, new, named)
         elif popped is not None:
-            self.stashes.check_popped(new, before, now, popped)
-        elif appended := [layer for layer in live_layers(new) if self._is_new_segment(old, layer)]:
+            self.stashes.check_popped(partition, new, before, now, popped)
+        elif appended := [layer for layer in live_layers(new) if _is_new_segment(old, layer)]:
             (segment,) = appended
             changes = self._truth.changes(partition, segment)
             if now != laid_over(before, [changes]):
@@ -206,28 +204,20 @@ class Laws:
         elif now != before:
             raise LawBrokenError(f"a step that may change nothing changed {difference(before, now)}: {op}")
 
-    def _name_tokens(self, old: Branch | None, new: Branch) -> Nonce | None:
-        """Take down the tokens that the record names for the first time; return the stash that one is of."""
+    def _name_layers(self, old: Branch | None, new: Branch) -> Nonce | None:
+        """Take down the layers that the record names for the first time; return the stash that one is of."""
         popped = None
-        before = live_tokens(old) if old is not None else []
-        for token in live_tokens(new):
-            if token in before:
+        before = live_names(old) if old is not None else []
+        for name in live_names(new):
+            if name in before:
                 continue
-            stash = self.stashes.of_token(token)
+            stash = self.stashes.of_layer(name)
             if stash is not None:
                 popped = stash
-            elif token in self._tokens:
-                raise LawBrokenError(f"token {token} was used before")
-            self._tokens.add(token)
+            elif name in self._named:
+                raise LawBrokenError(f"layer {name} was used before")
+            self._named.add(name)
         return popped
-
-    def _is_new_segment(self, old: Branch, layer: Layer) -> bool:
-        if not isinstance(layer, SegmentLayer) or is_fold(layer) or layer_name(layer) in live_names(old):
-            return False
-        if layer.id in self._segments:
-            raise LawBrokenError(f"segment {layer.id} was appended before")
-        self._segments.add(layer.id)
-        return True
 
     def _took_effect(self, kind: str, word: str) -> None:
         op = self._ledger.op
@@ -257,6 +247,10 @@ class Laws:
     def _is_noted(self, token: StagingToken) -> bool:
         notes = self._truth.partitions.get(CLEANUP_PARTITION, {})
         return any(key.endswith(f"/token/{token}".encode()) for key in notes)
+
+
+def _is_new_segment(old: Branch, layer: Layer) -> bool:
+    return isinstance(layer, SegmentLayer) and not is_fold(layer) and layer_name(layer) not in live_names(old)
 
 
 def _check_commit(before: bytes | None, value: bytes) -> None:

@@ -48,6 +48,9 @@ class Owner:
 OWNER: ContextVar[Owner | None] = ContextVar("owner", default=None)
 """The process that the running code belongs to; None for the world."""
 
+PART: ContextVar[str] = ContextVar("part", default="")
+"""The part of the process that the running code belongs to, where it is not a client's call: a worker, a cleaner."""
+
 WORLD: Context = Context()
 """The context of what goes on whatever becomes of the processes: messages on their way, above all."""
 

@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 from lakebed.errors import ErrorKind, LakebedError, UnavailableError
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.history import CURRENT, Op
-from lakebed.testing.simulation.loop import OWNER, WORLD, SimLoop
+from lakebed.testing.simulation.loop import OWNER, PART, WORLD, SimLoop
 from lakebed.testing.simulation.trace import Trace
 
 T = TypeVar("T")
@@ -56,11 +57,24 @@ ROUGH = Weather(refused=0.01, lost=0.02, unanswered=0.07, late=0.07, slow=0.01)
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A write as it is applied: who wanted it, and whether it will be known."""
+    """A request as it is applied: who wanted it, and whether that will be known."""
 
     op: Op | None
     fate: Fate
     process: str
+    part: str = ""
+    """The part of the process, where it is no client's call: see `PART`."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the answer arrives."""
+        return self.fate is Fate.DELIVERED
+
+
+class Observer(Protocol):
+    """Told of every request that arrives, once it was applied or refused there."""
+
+    def arrived(self, delivery: Delivery, what: str, *, write: bool, error: LakebedError | None) -> None: ...
 
 
 class Network:
@@ -75,6 +89,12 @@ class Network:
         self.closed = False
         self.delivering = Delivery(None, Fate.DELIVERED, "")
         """The request that is being applied right now."""
+        self.observer: Observer | None = None
+        self._era = 0
+
+    def cut(self) -> None:
+        """Lose everything that is on its way: the servers that it is sent to are no more."""
+        self._era += 1
 
     async def call(self, what: str, apply: Callable[[], T], *, write: bool) -> T:
         """Return what `apply` returns at the server, or raise what it raises, or `UnavailableError`."""
@@ -82,18 +102,20 @@ class Network:
             raise asyncio.CancelledError
         fate = self._draw(write=write)
         owner = OWNER.get()
-        delivery = Delivery(CURRENT.get(), fate, owner.name if owner is not None else "world")
+        process = owner.name if owner is not None else "world"
+        delivery = Delivery(CURRENT.get(), fate, process, PART.get())
+        arrive = partial(self._deliver, what, apply, delivery, write=write, era=self._era)
         reply: asyncio.Future[T] = self._loop.create_future()
         if fate is Fate.REFUSED:
             self._later(self._latency(), self._fail, reply, _refused(what))
         elif fate is Fate.LOST:
             self._later(self._patience(), self._fail, reply, _silence(what, write=write))
         elif fate is Fate.DELIVERED:
-            self._later(self._latency(), self._deliver, what, apply, delivery, reply)
+            self._later(self._latency(), arrive, reply)
         else:
             patience = self._patience()
             arrival = self._latency() if fate is Fate.UNANSWERED else patience + self._lateness()
-            self._later(arrival, self._deliver, what, apply, delivery, None)
+            self._later(arrival, arrive, None)
             self._later(
                 max(patience, arrival if fate is Fate.UNANSWERED else 0.0),
                 self._fail,
@@ -121,19 +143,36 @@ class Network:
         return Fate.DELIVERED
 
     def _deliver(
-        self, what: str, apply: Callable[[], T], delivery: Delivery, reply: "asyncio.Future[T] | None"
+        self,
+        what: str,
+        apply: Callable[[], T],
+        delivery: Delivery,
+        reply: "asyncio.Future[T] | None",
+        *,
+        write: bool,
+        era: int,
     ) -> None:
+        if era != self._era:
+            if reply is not None:
+                self._fail(reply, _silence(what, write=write))
+            return
         self.delivering = delivery
         try:
             value = apply()
         except LakebedError as error:
             self._trace.note(f"{delivery.process} {what}: {error.kind}")
+            self._observe(delivery, what, write=write, error=error)
             if reply is not None:
                 self._later(self._latency(), self._fail, reply, error)
         else:
             self._trace.note(f"{delivery.process} {what}")
+            self._observe(delivery, what, write=write, error=None)
             if reply is not None:
                 self._later(self._latency(), self._answer, reply, value)
+
+    def _observe(self, delivery: Delivery, what: str, *, write: bool, error: LakebedError | None) -> None:
+        if self.observer is not None:
+            self.observer.arrived(delivery, what, write=write, error=error)
 
     def _answer(self, reply: "asyncio.Future[T]", value: T) -> None:
         if not reply.done():

@@ -47,7 +47,7 @@ class SimObjects:
 
     async def delete(self, keys: Sequence[str]) -> None:
         await self._network.call(
-            f"delete {len(keys)} objects", lambda: at_once(self._inner.delete(keys)), write=True
+            f"delete {' '.join(keys)}", lambda: at_once(self._inner.delete(keys)), write=True
         )
 
     async def copy(self, source: str, target: str) -> ETag:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from lakebed.committed.cache import RangeCache
+from lakebed.compaction.jobs import JobRunner, Made
 from lakebed.compaction.limits import CompactionLimits
 from lakebed.compaction.meters import CompactionMeters
 from lakebed.compaction.worker import CompactionWorker
@@ -18,6 +20,8 @@ from lakebed.env.work import InlineWorkers
 from lakebed.format.cut import CutRule
 from lakebed.kv.port import KVStore
 from lakebed.kv.wrappers.shared_reads import SharedReads
+from lakebed.model.compaction import Job
+from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import normalise_namespace
@@ -29,12 +33,13 @@ from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clock import SimClock
 from lakebed.testing.simulation.database import Database
 from lakebed.testing.simulation.kv import SimKV
-from lakebed.testing.simulation.loop import OWNER, SimLoop
+from lakebed.testing.simulation.loop import OWNER, PART, SimLoop
 from lakebed.testing.simulation.network import Network
 from lakebed.testing.simulation.objects import SimObjects
+from lakebed.testing.simulation.watch import attempt_part
 
 # Small, so that a handful of changes is already worth compacting.
-_COMPACTION_LIMITS = CompactionLimits(
+_USUAL_LIMITS = CompactionLimits(
     fold_layers=2,
     fold_layers_max=3,
     fold_quiet_seconds=3.0,
@@ -47,6 +52,10 @@ _COMPACTION_LIMITS = CompactionLimits(
     seal_rows=3,
     seal_quiet_rows=1,
     seal_quiet_seconds=0.5,
+)
+# Somebody has changed the settings, and not every process has been started again.
+_OTHER_LIMITS = replace(
+    _USUAL_LIMITS, fold_layers=3, fold_layers_max=6, l2_layers=2, seal_rows=6, failures_max=1, jobs_max=2
 )
 # Small, so that a handful of paths already makes a tree of several ranges.
 _CUT_RULE = CutRule(entries_expected=3, entries_max=6)
@@ -79,7 +88,9 @@ class SimProcess:
             kv = SharedReads(kv)
         workers = InlineWorkers()
         ids = SeededIds(chance.number())
-        skewed = SimClock(loop, skew_seconds=chance.between(-3600, 3600))
+        self.skew_seconds = chance.between(-3600, 3600)
+        skewed = SimClock(loop, skew_seconds=self.skew_seconds)
+        self.limits = _USUAL_LIMITS if chance.happens(0.7) else _OTHER_LIMITS
         self._retry = partial(RetryingObjects, clock=skewed, ids=ids) if chance.happens(0.8) else None
         wired = wire(
             Surroundings(
@@ -95,7 +106,7 @@ class SimProcess:
                 temp=Path(),
                 staging_wait_seconds=chance.pick([0.0, 0.0, 0.005]),
                 cut_rule=_CUT_RULE,
-                compaction_limits=_COMPACTION_LIMITS,
+                compaction_limits=self.limits,
                 staging_segments=SegmentUse.ALWAYS if segments and chance.happens(0.7) else SegmentUse.AUTO,
             )
         )
@@ -105,7 +116,7 @@ class SimProcess:
         if compaction:
             self.compactor = CompactionWorker(
                 wired.engine.compaction,
-                wired.job_runner,
+                _Runner(wired.engine.parts, wired.engine.store_of),
                 places=2,
                 clock=skewed,
                 ids=ids,
@@ -113,14 +124,20 @@ class SimProcess:
             )
         self.kv = kv
 
+    def work(self) -> None:
+        """Let the compactor run, if there is one."""
+        if self.compactor is not None:
+            self.spawn(self.compactor.run(), part="worker")
+
     @property
     def alive(self) -> bool:
         return self.owner.alive
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run something in this process. If it fails, so does the run."""
+    def spawn(self, work: Coroutine[Any, Any, None], *, part: str = "") -> "asyncio.Task[None]":
+        """Run something in this process, as the part of it that `part` names. If it fails, so does the run."""
         context = copy_context()
         context.run(OWNER.set, self.owner)
+        context.run(PART.set, part)
         task = self._loop.create_task(work, context=context)
         task.add_done_callback(self._ended)
         return task
@@ -139,3 +156,11 @@ class SimProcess:
         bucket = self._buckets.setdefault(namespace, MemoryBucket())
         store = SimObjects(MemoryObjects(clock=self._clock, bucket=bucket), self._network)
         return store if self._retry is None else self._retry(store)
+
+
+class _Runner(JobRunner):
+    """Tells whose requests are whose: from here on, its task is the attempt's."""
+
+    async def run(self, repo: Repository, job: Job) -> Made:
+        PART.set(attempt_part(job.spec.incarnation, job.token))
+        return await super().run(repo, job)

@@ -1,13 +1,13 @@
 """What must hold when everybody has gone home: everything still works, and nothing is left lying about."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from lakebed.errors import ErrorKind
 from lakebed.limits import GRACE_SECONDS
 from lakebed.model.branch import Branch
 from lakebed.model.ids import BranchName, Path
-from lakebed.model.layers import SegmentLayer, layer_name
+from lakebed.model.layers import Layer, SegmentLayer, layer_name
 from lakebed.model.segments import SegmentName, parse_segment_key, protects, segment_key
 from lakebed.model.stash import StashState
 from lakebed.refs.keys import CLEANUP_PARTITION, REPOSITORIES_PARTITION, compaction_partition
@@ -142,18 +142,21 @@ def check_no_leaks(world: World) -> None:
     for repo in world.truth.live_repositories():
         reachable.update((repo.partition, compaction_partition(repo.partition)))
         left = world.truth.segment_files(repo.partition)
+        stashed = [
+            layer
+            for stash in world.truth.stashes(repo.partition)
+            if stash.state is StashState.STANDING
+            for layer in stash.layers
+        ]
+        reachable.update(map(layer_name, stashed))
+        left -= _files(stashed)
         for record in world.truth.branches(repo.partition):
             if isinstance(record, Branch):
                 reachable.update(live_tokens(record))
-                left -= {segment_key(layer.id) for layer in record.sealed if isinstance(layer, SegmentLayer)}
+                left -= _files(record.sealed)
                 left -= {key for key in left if _is_protected(record, parse_segment_key(key))}
             if record.retired:
                 raise LawBrokenError(f"{record.name} still has retired layers: {record.retired}")
-        reachable.update(
-            layer_name(stash.layer)
-            for stash in world.truth.stashes(repo.partition)
-            if stash.state is StashState.STANDING
-        )
         if left:
             raise LawBrokenError(f"segments of nobody: {sorted(left)}")
     for partition, rows in sorted(world.truth.partitions.items()):
@@ -162,6 +165,11 @@ def check_no_leaks(world: World) -> None:
                 "clean-up entries that are never done" if partition == CLEANUP_PARTITION else "rows of nobody"
             )
             raise LawBrokenError(f"{what}: {partition}: {sorted(rows)}")
+
+
+def _files(layers: Iterable[Layer]) -> set[str]:
+    """Return the files of those layers that are segments."""
+    return {segment_key(layer.id) for layer in layers if isinstance(layer, SegmentLayer)}
 
 
 def _is_protected(branch: Branch, name: SegmentName) -> bool:

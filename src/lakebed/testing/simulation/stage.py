@@ -3,15 +3,21 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from lakebed.limits import GRACE_SECONDS, PENDING_TIMEOUT_SECONDS
+from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS
 from lakebed.testing.simulation.chance import Chance
+from lakebed.testing.simulation.loop import WORLD
 from lakebed.testing.simulation.network import CALM, ROUGH, Weather
 from lakebed.testing.simulation.process import SimProcess
+from lakebed.testing.simulation.steps import POINTS
 from lakebed.testing.simulation.world import World
 
 Act = Callable[[SimProcess, Chance], Awaitable[object]]
 """One thing that a client does."""
+
+# An hour, in which nobody compacts anything.
+_REST_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +41,22 @@ class Conditions:
     """The longest pauses, and how often each."""
     blows: int = 15
     """Kills and pauses in all: or a client that thinks for long would never get to its last call."""
+    ambushes: int = 2
+    """How often a process is killed or paused just when it has come to one step, which the seed has chosen."""
+    ambush_at: Sequence[tuple[str, str]] = tuple(
+        (protocol, step) for protocol, steps in POINTS.items() for step in steps
+    )
+    """The steps that the seed chooses from."""
+    ambush_pauses: float = 0.3
+    """How many of those are pauses."""
     patience: float = 1.0
     """How much longer than usual clients wait between two calls."""
     cleaning_seconds: float = 200.0
     """How long the cleaner of each process waits between two runs."""
+    clock_seconds: float = 20.0
+    """How far the database's clock jumps when it does."""
+    rests: bool = False
+    """Whether there is a time without a single worker."""
 
 
 class Stage:
@@ -51,23 +69,31 @@ class Stage:
         self._left = dict.fromkeys(range(conditions.clients), conditions.calls)
         """How many calls each client has left."""
         self._blows = 0
+        self._ambushes = conditions.ambushes
+        self._target = self._chance.fork("target").pick(conditions.ambush_at)
+        self._ambush_chance = self._chance.fork("ambush")
+        self._resting = False
         self.processes = [self._start_process() for _ in range(conditions.processes)]
 
     async def play(self, act: Act) -> None:
         """Let everybody act to the end, then let the weather clear up."""
         self._world.network.weather = self._conditions.weather
+        self._world.steps.ambush = self._ambush
         for number in list(self._left):
             self._start_client(act, number)
-        while self._left:
+        rest = asyncio.ensure_future(self._rest()) if self._conditions.rests else None
+        while self._left or (rest is not None and not rest.done()):
             await self._world.sleep(1.0)
+            await self._replace_fallen(act)
             if self._blows < self._conditions.blows:
                 await self._interfere(act)
+        self._world.steps.ambush = None
         self._world.network.weather = CALM
 
     async def settle(self, look: Callable[[SimProcess], Awaitable[None]]) -> None:
         """In fair weather, long after everybody has gone: let a new process look at what is left."""
         for process in self.processes:
-            process.kill()
+            self._world.kill(process)
         await self._world.sleep(2 * GRACE_SECONDS)
         process = self._world.start_process()
         done = asyncio.Event()
@@ -81,9 +107,9 @@ class Stage:
 
     def _start_process(self) -> SimProcess:
         process = self._world.start_process()
-        process.spawn(process.cleaner.run(interval_seconds=self._conditions.cleaning_seconds))
-        if process.compactor is not None:
-            process.spawn(process.compactor.run())
+        process.spawn(process.cleaner.run(interval_seconds=self._conditions.cleaning_seconds), part="cleaner")
+        if not self._resting:
+            process.work()
         return process
 
     def _start_client(self, act: Act, number: int) -> None:
@@ -105,28 +131,62 @@ class Stage:
     async def _interfere(self, act: Act) -> None:
         chance, conditions = self._chance, self._conditions
         if chance.happens(conditions.kills / 60):
-            await self._replace(act, chance.below(len(self.processes)))
+            self._kill(chance.pick(self.processes))
+            await self._replace_fallen(act)
         if chance.happens(conditions.pauses / 60):
             longest = chance.weighted(conditions.pause_seconds)
             self._pause(chance.pick(self.processes), chance.between(0, longest))
         if chance.happens(conditions.pauses / 120):
-            # The database fails over, and its new machine has another time.
-            self._world.clock.skew_seconds = chance.between(-20, 20)
+            self._world.set_clock(chance.between(-conditions.clock_seconds, conditions.clock_seconds))
 
-    async def _replace(self, act: Act, index: int) -> None:
-        """Kill a process; another one takes its place, and its clients, after a while."""
+    def _ambush(self, protocol: str, step: str, name: str) -> None:
+        """Some process has come to a step of a protocol: perhaps it comes no further."""
+        chance = self._ambush_chance
+        if not self._ambushes or (protocol, step) != self._target or not chance.happens(0.4):
+            return
+        process = next((each for each in self.processes if each.name == name and each.alive), None)
+        if process is None:
+            return
+        self._ambushes -= 1
+        # Before the answer has arrived, or after.
+        delay = chance.between(0, 0.006)
+        blow: Callable[[], None] = partial(self._kill, process)
+        if chance.happens(self._conditions.ambush_pauses):
+            longest = chance.pick([2 * LEASE_SECONDS, 2 * PENDING_TIMEOUT_SECONDS, 2 * GRACE_SECONDS])
+            blow = partial(self._pause, process, chance.between(LEASE_SECONDS, longest))
+        self._world.loop.call_later(delay, blow, context=WORLD)
+
+    async def _replace_fallen(self, act: Act) -> None:
+        """Let others take the places of dead processes, and their clients, after a while."""
+        for index, fallen in enumerate(self.processes):
+            if fallen.alive:
+                continue
+            await self._world.sleep(self._chance.between(0, 3))
+            self.processes[index] = self._start_process()
+            for number in list(self._left):
+                if number % len(self.processes) == index:
+                    self._start_client(act, number)
+
+    async def _rest(self) -> None:
+        """Let every worker go home for an hour, and come back."""
+        await self._world.sleep(self._chance.fork("rest").between(1, 60))
+        self._resting = True
+        for process in list(self.processes):
+            self._kill(process)
+        await self._world.sleep(_REST_SECONDS)
+        self._resting = False
+        self._world.trace.note("the workers come back")
+        self._world.sightings.rested()
+        for process in self.processes:
+            process.work()
+        await self._world.sleep(60.0)
+
+    def _kill(self, process: SimProcess) -> None:
         self._blows += 1
         self._world.met["process killed"] += 1
-        self._world.trace.note(f"{self.processes[index].name} dies")
-        self.processes[index].kill()
-        await self._world.sleep(self._chance.between(0, 3))
-        self.processes[index] = self._start_process()
-        for number in list(self._left):
-            if number % len(self.processes) == index:
-                self._start_client(act, number)
+        self._world.kill(process)
 
     def _pause(self, process: SimProcess, seconds: float) -> None:
         self._blows += 1
         self._world.met["process paused"] += 1
-        self._world.trace.note(f"{process.name} stands still for {seconds} s")
-        process.pause(seconds)
+        self._world.pause(process, seconds)

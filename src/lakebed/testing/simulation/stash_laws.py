@@ -1,11 +1,8 @@
 """What holds of stashes: the changes are on a branch or in the stash, never in both or neither."""
 
-from collections.abc import Sequence
-
 from lakebed.format.records import decode_stash
-from lakebed.kv.port import Row
 from lakebed.model.branch import Branch
-from lakebed.model.ids import Nonce, StagingToken
+from lakebed.model.ids import Nonce
 from lakebed.model.layers import layer_name
 from lakebed.model.stash import Stash, StashState
 from lakebed.testing.simulation.head_laws import dropped_layers
@@ -23,7 +20,7 @@ class StashLaws:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._truth = ledger.truth
-        self.stashed: dict[Nonce, tuple[StagingToken, Changes]] = {}
+        self.stashed: dict[Nonce, tuple[Stash, Changes]] = {}
         """What each stash that counts has put aside."""
         self.home: dict[Nonce, str] = {}
         """The repository of each of them."""
@@ -34,9 +31,9 @@ class StashLaws:
         self.popped: set[Nonce] = set()
         """Stashes that were laid over a branch."""
 
-    def of_token(self, token: StagingToken) -> Nonce | None:
-        """Return the stash that counts and has this token."""
-        return next((stash for stash, (own, _) in self.stashed.items() if own == token), None)
+    def of_layer(self, name: str) -> Nonce | None:
+        """Return the stash that counts and has this layer."""
+        return next((nonce for nonce, (stash, _) in self.stashed.items() if name in _names(stash)), None)
 
     def check_named(self, partition: str, old: Branch, new: Branch, named: set[Nonce]) -> None:
         """A branch names a stash: from here it counts, and must hold what left the branch."""
@@ -48,26 +45,26 @@ class StashLaws:
         if stash is None:
             raise LawBrokenError(f"{op}: the branch names a stash that has no record")
         base = self._truth.content(partition, old.commit_id)
-        changes = self._truth.layer(StagingToken(layer_name(stash.layer)))
+        changes = self._changes(partition, stash)
         saved = laid_over(base, [changes])
         dropped = [self._truth.changes(partition, layer) for layer in dropped_layers(old, new)]
         shown = laid_over(self._truth.base(partition, old), reversed(dropped))
         if saved != shown:
             raise LawBrokenError(f"{op}: the stash is not what was shown: {difference(shown, saved)}")
-        self.stashed[nonce] = (StagingToken(layer_name(stash.layer)), changes)
+        self.stashed[nonce] = (stash, changes)
         self.home[nonce] = partition
         self._ledger.meet("stashed")
         self._ledger.effect(op, "stashed", nonce)
 
-    def check_popped(self, branch: Branch, before: View, now: View, stash: Nonce) -> None:
+    def check_popped(self, partition: str, branch: Branch, before: View, now: View, stash: Nonce) -> None:
         """A stash became a layer of a branch."""
         op = self._ledger.op
-        token, changes = self.stashed[stash]
+        record, changes = self.stashed[stash]
         if op is None or op.kind not in _HELPERS:
             raise LawBrokenError(f"stash {stash} was popped by {op}")
         if stash in self.popped:
             raise LawBrokenError(f"{op}: stash {stash} was popped before")
-        if self._truth.layer(token) != changes:
+        if self._changes(self.home[stash], record) != changes:
             raise LawBrokenError(f"{op}: the rows of stash {stash} have changed")
         if now != laid_over(before, [changes]):
             raise LawBrokenError(
@@ -82,8 +79,8 @@ class StashLaws:
         """A stash goes to its next state."""
         stash = decode_stash(value)
         if before is not None and stash.id in self.stashed:
-            if layer_name(decode_stash(before).layer) != layer_name(stash.layer):
-                raise LawBrokenError(f"stash {stash.id} that counts was given another token")
+            if _names(decode_stash(before)) != _names(stash):
+                raise LawBrokenError(f"stash {stash.id} that counts was given other layers")
             # One that was never seen to stand goes with a branch that is deleted, like all that was staged there.
             kept = stash.id in self.standing or self._is_named(partition, stash)
             if stash.state is StashState.DROPPED and kept:
@@ -97,20 +94,6 @@ class StashLaws:
         if stash.state in {StashState.POPPING, StashState.POPPED}:
             self.claimed.add(stash.id)
 
-    def rows_set(self, token: str, rows: Sequence[Row]) -> None:
-        """Rows were written to a token that no branch writes to: only the maker of a stash may do so."""
-        writable = any(
-            layer_name(stash.layer) == token
-            and stash.state is StashState.TENTATIVE
-            and stash.id not in self.stashed
-            for partition in self._truth.repository_partitions()
-            for stash in self._truth.stashes(partition)
-        )
-        if not writable:
-            raise LawBrokenError(f"rows were written to {token}, where nobody may: {self._ledger.op}")
-        for row in rows:
-            self._truth.write(token, row.key, row.value)
-
     def check_deletable(self, partition: str, stash: Stash) -> None:
         """A record is about to go."""
         if self._is_kept(partition, stash):
@@ -119,10 +102,17 @@ class StashLaws:
     def check_droppable(self, partition: str, token: str) -> None:
         """A token's rows are about to go."""
         for stash in self._truth.stashes(partition):
-            if layer_name(stash.layer) == token and self._is_kept(partition, stash):
+            if token in _names(stash) and self._is_kept(partition, stash):
                 raise LawBrokenError(
                     f"rows of {token} were dropped, kept by stash {stash.id}: {self._ledger.op}"
                 )
+
+    def _changes(self, partition: str, stash: Stash) -> Changes:
+        return {
+            path: checksum
+            for layer in stash.layers
+            for path, checksum in self._truth.changes(partition, layer).items()
+        }
 
     def _is_kept(self, partition: str, stash: Stash) -> bool:
         named = self._is_named(partition, stash)
@@ -131,3 +121,7 @@ class StashLaws:
     def _is_named(self, partition: str, stash: Stash) -> bool:
         records = self._truth.branches(partition)
         return any(stash.id in record.stashes for record in records if isinstance(record, Branch))
+
+
+def _names(stash: Stash) -> list[str]:
+    return [layer_name(layer) for layer in stash.layers]

@@ -13,11 +13,14 @@ from lakebed.testing.simulation.database import Database
 from lakebed.testing.simulation.history import History, Op
 from lakebed.testing.simulation.laws import Laws
 from lakebed.testing.simulation.ledger import Ledger
-from lakebed.testing.simulation.loop import SimLoop
+from lakebed.testing.simulation.loop import WORLD, SimLoop
 from lakebed.testing.simulation.network import Network
 from lakebed.testing.simulation.process import SimProcess
+from lakebed.testing.simulation.sightings import Sightings
+from lakebed.testing.simulation.steps import Steps
 from lakebed.testing.simulation.trace import Trace
 from lakebed.testing.simulation.truth import Truth
+from lakebed.testing.simulation.watch import Watch
 
 
 class World:
@@ -43,8 +46,15 @@ class World:
         self.buckets: dict[str, MemoryBucket] = {}
         self.history = History()
         self.truth = Truth(self.buckets)
-        self.laws = Laws(Ledger(self.truth, self.history, self.network, self.clock, self.met))
+        ledger = Ledger(self.truth, self.history, self.network, self.clock, self.met)
+        self.steps = Steps(self.network, self.met)
+        self.sightings = Sightings(ledger, self.steps)
+        self._watch = Watch(ledger, self.steps, self.sightings)
+        self.laws = Laws(ledger)
         self.answers = Answers(self.truth, self.laws)
+        self.network.observer = self._watch
+        # Before the laws: they bring the truth up to date.
+        self.database.watch(self._watch)
         self.database.watch(self.laws)
         self.processes: list[SimProcess] = []
         self._segments = segments
@@ -66,7 +76,37 @@ class World:
             compaction=self._compaction,
         )
         self.processes.append(process)
+        self.sightings.started(
+            process.name,
+            process.limits,
+            skew_seconds=process.skew_seconds,
+            works=process.compactor is not None,
+        )
         return process
+
+    def kill(self, process: SimProcess) -> None:
+        """Let nothing of a process ever run again."""
+        if process.alive:
+            self.trace.note(f"{process.name} dies")
+            process.kill()
+            self.steps.died(process.name)
+            self.sightings.died(process.name)
+
+    def pause(self, process: SimProcess, seconds: float) -> None:
+        """Let nothing of a process run for so long."""
+        self.trace.note(f"{process.name} stands still for {seconds} s")
+        process.pause(seconds)
+        self.loop.call_later(seconds, self._wake, process, seconds, context=WORLD)
+
+    def _wake(self, process: SimProcess, seconds: float) -> None:
+        if process.alive:
+            self.sightings.woke(process.name, seconds)
+
+    def set_clock(self, skew_seconds: float) -> None:
+        """The database fails over, and its new machine has another time."""
+        self.trace.note(f"the database's clock is {skew_seconds} s ahead")
+        self.sightings.clock_set(skew_seconds - self.clock.skew_seconds)
+        self.clock.skew_seconds = skew_seconds
 
     async def ask(
         self,
@@ -92,6 +132,7 @@ class World:
         self.met[f"{op.kind} {op.outcome}"] += 1
         if op.error is not None:
             self.met[f"{op.kind} {op.error.kind}"] += 1
+        self._watch.answered(op)
         self.answers.check(op)
         return op
 
