@@ -18,6 +18,7 @@ from lakebed.model.repository import Repository
 from lakebed.server.config import Config
 from lakebed.server.installation import open_installation
 from lakebed.server.wiring import Wired
+from lakebed.staging.appending import SegmentUse
 from lakebed.versioning.commit import CommitRequest
 
 REPO = "bench"
@@ -51,12 +52,15 @@ class Lab:
         return self.count(1_000_000)
 
     @asynccontextmanager
-    async def fresh(self, *, kv_url: str | None = None) -> AsyncIterator[Wired]:
+    async def fresh(
+        self, *, kv_url: str | None = None, staging_segments: SegmentUse = SegmentUse.AUTO
+    ) -> AsyncIterator[Wired]:
         """Yield a new installation with an empty repository, and remove it afterwards."""
         folder = self.work / "scratch"
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            async with open_installation(Config(data=folder, kv_url=kv_url)) as site:
+            config = Config(data=folder, kv_url=kv_url, staging_segments=staging_segments)
+            async with open_installation(config) as site:
                 await site.catalog.repositories.create(REPO, f"local://{REPO}")
                 yield site
         finally:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import (
+    branches,
     calibrate,
     commits,
     committers,
@@ -44,6 +45,7 @@ SCENARIOS: dict[str, Scenario] = {
     "merge": Scenario(diffs.merge, needs_tree=True),
     "stage": Scenario(staging.stage_idle),
     "stage_during_commit": Scenario(staging.stage_during_commit),
+    "branches": Scenario(branches.branches),
     "committers": Scenario(committers.committers),
     "upload": Scenario(uploads.upload),
     "refs": Scenario(refs.refs),
