@@ -70,6 +70,7 @@ class ErrorKind(StrEnum):
     ACL_NOT_FOUND = "acl-not-found"
     GC_RULES_NOT_FOUND = "gc-rules-not-found"
     RULE_NOT_FOUND = "rule-not-found"
+    GC_RUN_NOT_FOUND = "gc-run-not-found"
     REPO_IN_DELETION = "repo-in-deletion"
     DATA_MISSING = "data-missing"
 
@@ -94,8 +95,10 @@ class ErrorKind(StrEnum):
     MERGE_CONFLICT = "merge-conflict"
     TOO_MANY_RETRIES = "too-many-retries"
     TASK_COMPLETED = "task-completed"
+    GC_RUNNING = "gc-running"
 
     CONDITION_FAILED = "condition-failed"
+    GC_UNSAFE = "gc-unsafe"
 
     UNAUTHENTICATED = "unauthenticated"
     PERMISSION_DENIED = "permission-denied"

@@ -1,6 +1,7 @@
 """`Services`: what handlers need beside the session of their caller."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from lakebed.auth.auth import Auth
 from lakebed.catalog.session import Sessions
@@ -20,6 +21,11 @@ class StorageInfo:
     pre_sign_multipart: bool
     import_support: bool
     import_regex: str
+    s3_endpoint: str = ""
+    s3_region: str = ""
+    s3_path_style: bool | None = None
+    data_dir: Path | None = None
+    """Where `local://name` lies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,8 @@ class Action(StrEnum):
     SET_GC_RULES = "retention:SetGarbageCollectionRules"
     PREPARE_GC_COMMITS = "retention:PrepareGarbageCollectionCommits"
     PREPARE_GC_UNCOMMITTED = "retention:PrepareGarbageCollectionUncommitted"
+    RUN_GC = "retention:RunGarbageCollection"
+    GET_GC_RUNS = "retention:GetGarbageCollectionRuns"
 
     GET_BRANCH_PROTECTION_RULES = "branches:GetBranchProtectionRules"
     SET_BRANCH_PROTECTION_RULES = "branches:SetBranchProtectionRules"

@@ -63,6 +63,8 @@ class CommitRecords:
             )
         if record.metarange != EMPTY_TREE:
             await find_file(self._engine, repo, "meta_range", record.metarange)
+        # As for a tree that is committed by its id: see `Commits.commit`.
+        await self._engine.gc.discard(repo)
         await commits.add(
             repo,
             Commit(
@@ -78,3 +80,4 @@ class CommitRecords:
                 metadata=dict(record.metadata),
             ),
         )
+        await self._engine.gc.discard(repo)

@@ -38,9 +38,13 @@ class Commits:
         name = await self._engine.writable(repo, branch, action="commit", force=force)
         if source_metarange is not None:
             await find_file(self._engine, repo, "meta_range", source_metarange)
-            return await self._engine.committer.commit_tree(
+            # Nobody may have named that tree for long: no sweep may go on, and no mark count that has not seen it.
+            await self._engine.gc.discard(repo)
+            made = await self._engine.committer.commit_tree(
                 repo, name, request, MetarangeId(source_metarange)
             )
+            await self._engine.gc.discard(repo)
+            return made
         return await self._engine.committer.commit(repo, name, request)
 
     async def get(self, repo_name: str, ref: str) -> Commit:

@@ -7,6 +7,7 @@ from lakebed.auth.arns import repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.catalog.tasks import Report, Tasks
+from lakebed.model.repository import Repository
 from lakebed.model.tasks import Task
 from lakebed.refs.dump import RefsDump
 
@@ -34,7 +35,7 @@ class Dumps:
             self._caller.require(action, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
-        await self._engine.dumper.restore(repo, dump)
+        await self._restore(repo, dump)
 
     async def start_dump(self, repo_name: str) -> Task:
         """Begin to dump."""
@@ -56,10 +57,17 @@ class Dumps:
         require_writable(repo, force=force)
 
         async def work(_report: Report) -> Mapping[str, str]:
-            await self._engine.dumper.restore(repo, dump)
+            await self._restore(repo, dump)
             return {}
 
         return await self._tasks.start(repo, _RESTORE, work)
+
+    async def _restore(self, repo: Repository, dump: RefsDump) -> None:
+        # Refs of the past may name what was garbage until now: no sweep may go on, and no mark count that has not seen
+        # them.
+        await self._engine.gc.discard_restored(repo)
+        await self._engine.dumper.restore(repo, dump)
+        await self._engine.gc.discard_restored(repo)
 
     async def dump_status(self, repo_name: str, task_id: str) -> Task:
         """Return how a dump goes."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from lakebed.compaction.service import CompactionService
 from lakebed.env.work import Workers
 from lakebed.errors import DeniedError, ErrorKind
+from lakebed.gc.service import GarbageCollection
 from lakebed.model.ids import BranchName, parse_branch_name, parse_repo_name
 from lakebed.model.repository import Repository
 from lakebed.objects.external import ExternalAddresses
@@ -50,6 +51,7 @@ class Engine:
     importer: Importer
     dumper: RefsDumper
     compaction: CompactionService
+    gc: GarbageCollection
     external: ExternalAddresses
     slices: SliceNamer
     store_of: Callable[[Repository], Awaitable[ObjectStore]]

@@ -39,6 +39,7 @@ from lakebed.format.part_uploads import (
 )
 from lakebed.kv.port import Expect, Row, Version, VersionFence, prefix_end
 from lakebed.limits import (
+    GRACE_SECONDS,
     METADATA_BYTES_MAX,
     PARTS_MAX,
     S3_COMPLETED_SECONDS,
@@ -51,10 +52,10 @@ from lakebed.model.part_uploads import PARTS_KEY, PartUpload, PartUploadState, U
 from lakebed.model.repository import Repository
 from lakebed.objects.checks import check_part_number, cut_range, upload_missing
 from lakebed.objects.port import ByteRange, ETag, ObjectStore, Part
+from lakebed.refs.keys import UPLOADS_PREFIX
 from lakebed.refs.settle import settled_swap
 from lakebed.staging.conditions import Condition
 
-_UPLOADS_PREFIX = b"uploads/"
 _MD5_DIGITS = 32
 
 
@@ -178,7 +179,12 @@ class PartUploads:
             metadata={**upload.metadata, **_part_sizes(parts)},
         )
         await self._engine.parts.staging.write(found.repo, upload.branch, [entry], condition=condition)
-        completed = replace(upload, state=PartUploadState.COMPLETED, checksum=checksum)
+        completed = replace(
+            upload,
+            state=PartUploadState.COMPLETED,
+            checksum=checksum,
+            completed_at=await self._engine.parts.kv.now(),
+        )
         try:
             await self._put(found.repo, completed, found.version)
         except ConflictError:
@@ -224,6 +230,8 @@ class PartUploads:
                     continue
                 case PartUploadState.COMPLETED if (
                     after(age, S3_UPLOAD_LIFETIME_SECONDS + S3_COMPLETED_SECONDS) >= now
+                    # The collector still has to know where a fresh object came from.
+                    or after(found.upload.completed_at, 2 * GRACE_SECONDS) >= now
                 ):
                     continue
                 case PartUploadState.COMPLETED:
@@ -274,7 +282,7 @@ class PartUploads:
         return [
             _Found(repo, decode_part_upload(value), version)
             async for page in self._engine.parts.kv.scan(
-                repo.partition, start=_UPLOADS_PREFIX, end=prefix_end(_UPLOADS_PREFIX)
+                repo.partition, start=UPLOADS_PREFIX, end=prefix_end(UPLOADS_PREFIX)
             )
             for value, version in zip(page.values, page.versions, strict=True)
         ]
@@ -398,7 +406,7 @@ def _part_sizes(parts: Sequence[UploadedPart]) -> dict[str, str]:
 
 
 def _upload_key(upload: str) -> bytes:
-    return _UPLOADS_PREFIX + upload.encode()
+    return UPLOADS_PREFIX + upload.encode()
 
 
 def _parts_prefix(upload: str) -> bytes:

@@ -48,18 +48,6 @@ class Planned:
         await self._engine.repo(repo_name)
         raise unsupported("pull requests are not supported yet: merge the branch directly")
 
-    async def prepare_gc_commits(self, repo_name: str) -> NoReturn:
-        """Refuse to prepare a collection of committed objects."""
-        self._caller.require(Action.PREPARE_GC_COMMITS, repository_arn(repo_name))
-        await self._engine.repo(repo_name)
-        raise unsupported("garbage collection is not supported yet: nothing is deleted until it is")
-
-    async def prepare_gc_uncommitted(self, repo_name: str) -> NoReturn:
-        """Refuse to prepare a collection of uncommitted objects."""
-        self._caller.require(Action.PREPARE_GC_UNCOMMITTED, repository_arn(repo_name))
-        await self._engine.repo(repo_name)
-        raise unsupported("garbage collection is not supported yet: nothing is deleted until it is")
-
     def read_principal(self) -> NoReturn:
         """Refuse to look for an identity of another system."""
         self._caller.require(Action.READ_EXTERNAL_PRINCIPAL, "*")

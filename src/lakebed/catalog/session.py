@@ -16,6 +16,7 @@ from lakebed.catalog.credentials import Credentials
 from lakebed.catalog.diffs import Diffs
 from lakebed.catalog.dumps import Dumps
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.gc import Collections
 from lakebed.catalog.groups import Groups
 from lakebed.catalog.imports import Imports
 from lakebed.catalog.links import Links
@@ -101,6 +102,10 @@ class Session:
     @property
     def compaction(self) -> Compaction:
         return Compaction(self._engine, self.caller)
+
+    @property
+    def gc(self) -> Collections:
+        return Collections(self._engine, self.caller, self._tasks)
 
     @property
     def samples(self) -> Samples:

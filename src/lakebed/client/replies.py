@@ -1,6 +1,6 @@
 """What the server answers, as frozen values. Fields that it adds later are ignored."""
 
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -277,3 +277,103 @@ class CompactionStarted(msgspec.Struct, frozen=True, kw_only=True):
     """The job that was asked for."""
 
     job: CompactionJob | None = None
+
+
+class GcMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A published mark. Times are the engine's, in microseconds."""
+
+    run_id: str
+    kind: Literal["clean", "optimized"]
+    started_at: int
+    marked_at: int
+    optimized_since_clean: int = 0
+    counts: dict[str, int] = {}
+
+
+class GcStorage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a repository's namespace lies."""
+
+    type: str
+    url: str
+    endpoint: str = ""
+    region: str = ""
+    path_style: bool | None = None
+
+
+class GcRunStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that has the lease, and the marks it may build on, newest first."""
+
+    run_id: str
+    token: int
+    repository: str
+    uid: str
+    namespace: str
+    storage: GcStorage
+    now: int
+    started_at: int
+    lease_seconds: float
+    grace_seconds: float
+    link_seconds: float
+    slice_seconds: float
+    clock_slack_seconds: float
+    marks: list[GcMark]
+
+
+class GcLease(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a lease lasts, and engine time."""
+
+    now: int
+    expires_at: int
+
+
+class GcRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of garbage collection, and the mark that it has published."""
+
+    run_id: str
+    kind: str
+    holder: str
+    state: str
+    started_at: int
+    ended_at: int | None = None
+    outcome: str = ""
+    mark: GcMark | None = None
+
+
+class GcRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs that are remembered, and the marks that can be swept, newest first."""
+
+    results: list[GcRun]
+    marks: list[GcMark]
+
+
+class TaskId(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that was started."""
+
+    id: str
+
+
+class PreparedCommits(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the list of commits lies: `roots` is the key of the document that names its files."""
+
+    run_id: str
+    roots: str
+
+
+class PreparedCommitsStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a preparation goes."""
+
+    task_id: str
+    completed: bool
+    result: PreparedCommits | None = None
+    error: TaskFailure | None = None
+    status_code: int | None = None
+    error_kind: str | None = None
+
+
+class PreparedUncommitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of uncommitted addresses: its key, and how many it has."""
+
+    run_id: str
+    key: str
+    rows: int
+    continuation_token: str | None = None

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from lakebed.client.branch import Branch
 from lakebed.client.compaction import Compaction
+from lakebed.client.gc import GarbageCollection
 from lakebed.client.ref import Ref
 from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo, StashInfo
 from lakebed.client.settings import Settings
@@ -54,6 +55,11 @@ class Repo:
     def compaction(self) -> Compaction:
         """How far the merging of what is staged is."""
         return Compaction(self._transport, self.name)
+
+    @property
+    def gc(self) -> GarbageCollection:
+        """Runs of garbage collection."""
+        return GarbageCollection(self._transport, self.name)
 
     def ref(self, expression: str) -> Ref:
         """Return a handle for reading at a branch, tag, commit or expression such as `main~2`."""

@@ -67,6 +67,10 @@ class Trees:
         """Return the ranges of a tree, in key order."""
         return (await self._reader.tree(tree)).ranges
 
+    async def range(self, info: RangeInfo) -> pa.Table:
+        """Return the entries of one range."""
+        return (await self._reader.range(info)).block
+
     async def lookup(self, tree: MetarangeId, path: str) -> Entry | None:
         """Return the entry of `path`, or None."""
         return await lookup.lookup(self._reader, tree, path)

@@ -22,6 +22,10 @@ class _PartUpload(Stored):
     checksum: str
 
 
+class _CompletedUpload(_PartUpload):
+    completed_at: Instant = Instant(0)
+
+
 class _UploadedPart(Stored):
     number: int
     md5: str
@@ -30,32 +34,35 @@ class _UploadedPart(Stored):
     uploaded_at: Instant
 
 
+# What is not completed is written by the first, as it was before there was a time.
 _UPLOAD: Final = Codec[_PartUpload]("part upload", 1, _PartUpload)
+_COMPLETED: Final = Codec[_CompletedUpload]("part upload", 1, _CompletedUpload)
 _PART: Final = Codec[_UploadedPart]("uploaded part", 1, _UploadedPart)
 
 
 def encode_part_upload(upload: PartUpload) -> bytes:
     """Return an upload as its KV value."""
-    return _UPLOAD.seal(
-        _PartUpload(
-            upload.id,
-            upload.branch,
-            upload.path,
-            upload.address,
-            upload.store_upload,
-            upload.initiator,
-            upload.created_at,
-            upload.content_type,
-            dict(upload.metadata),
-            upload.state,
-            upload.checksum,
-        )
+    fields = (
+        upload.id,
+        upload.branch,
+        upload.path,
+        upload.address,
+        upload.store_upload,
+        upload.initiator,
+        upload.created_at,
+        upload.content_type,
+        dict(upload.metadata),
+        upload.state,
+        upload.checksum,
     )
+    if upload.completed_at:
+        return _COMPLETED.seal(_CompletedUpload(*fields, upload.completed_at))
+    return _UPLOAD.seal(_PartUpload(*fields))
 
 
 def decode_part_upload(data: bytes) -> PartUpload:
     """Return what `encode_part_upload` was given, or raise `CorruptError`."""
-    s = _UPLOAD.open(data)
+    s = _COMPLETED.open(data)
     return PartUpload(
         id=s.id,
         branch=s.branch,
@@ -68,6 +75,7 @@ def decode_part_upload(data: bytes) -> PartUpload:
         metadata=s.metadata,
         state=s.state,
         checksum=s.checksum,
+        completed_at=s.completed_at,
     )
 
 

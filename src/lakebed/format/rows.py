@@ -43,6 +43,10 @@ _TEXTS: Final = ("address", "checksum", "content_type", "nonce", "metadata")
 _NO_IDENTITY: Final = bytes(IDENTITY_BYTES)
 _U16_MAX: Final = 0xFFFF
 
+_ADDRESS_SCHEMA: Final = pa.schema(
+    [pa.field("address", pa.string(), nullable=False), pa.field("mtime", pa.int64(), nullable=False)]
+)
+
 assert _DTYPE.itemsize == _HEADER.size
 
 ROW_PREFIX: Final = b"key/"
@@ -175,6 +179,23 @@ def decode_rows(keys: Spans, values: Spans) -> pa.Table:
         ],
         schema=CHANGE_SCHEMA,
     )
+
+
+def decode_addresses(values: Spans) -> pa.Table:
+    """Return the addresses and times of rows, without those of tombstones; errors as for `decode_rows`."""
+    count, header = len(values), _HEADER.size
+    if count == 0:
+        return _ADDRESS_SCHEMA.empty_table()
+    if int(values.lengths.min()) < header:
+        raise CorruptError(ErrorKind.UNREADABLE, "a staged row is cut short")
+    fixed = values.fixed(header).view(_DTYPE).reshape(count)
+    _require_version(int(fixed["version"].max()))
+    lengths = {name: fixed[name].astype(np.int64) for name in _TEXTS}
+    if not np.array_equal(header + sum(lengths.values()), values.lengths):
+        raise CorruptError(ErrorKind.UNREADABLE, "a staged row is cut short")
+    addresses = values.part(header, lengths["address"]).strings()
+    table = pa.table([addresses, pa.array(fixed["mtime"])], schema=_ADDRESS_SCHEMA)
+    return table.filter(pa.array((fixed["flags"] & _TOMBSTONE) == 0))
 
 
 def _identities(fixed: np.ndarray[tuple[int], np.dtype[np.void]]) -> pa.Array:

@@ -38,6 +38,8 @@ class PartUpload:
     state: PartUploadState = PartUploadState.OPEN
     checksum: str = ""
     """The ETag of the object, once it is completed."""
+    completed_at: Instant = Instant(0)
+    """When it was completed; 0 until then, or by an older lakebed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
     lakebed:        repos/<repo>
     <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>  copies/<address>/<id>
-                    tasks/<id>  links/<address>
+                    tasks/<id>  links/<address>  gc/state
     cleanup:        <due>/<what>/<name>
 
 A repository's own partition carries its uid, so whoever holds a `Repository`
@@ -25,10 +25,12 @@ STASHES_PREFIX: Final = b"stashes/"
 COPIES_PREFIX: Final = b"copies/"
 TASKS_PREFIX: Final = b"tasks/"
 LINKS_PREFIX: Final = b"links/"
+UPLOADS_PREFIX: Final = b"uploads/"
 
 PROTECTION_KEY: Final = b"settings/branch_protection"
 METADATA_KEY: Final = b"settings/metadata"
 GC_RULES_KEY: Final = b"settings/gc_rules"
+GC_STATE_KEY: Final = b"gc/state"
 
 
 def compaction_partition(repo_partition: str) -> str:
@@ -93,6 +95,11 @@ def copy_key(address: str, nonce: str) -> bytes:
 def link_key(address: str) -> bytes:
     """Return the key of the token of an address that was given out."""
     return LINKS_PREFIX + address.encode()
+
+
+def copy_address(key: bytes) -> str:
+    """Return the address of the object that a note with this key is about."""
+    return key.removeprefix(COPIES_PREFIX).rpartition(b"/")[0].decode()
 
 
 def link_address(key: bytes) -> str:

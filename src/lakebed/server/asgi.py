@@ -170,4 +170,8 @@ def _storage_info(config: Config) -> StorageInfo:
         pre_sign_multipart=scheme == "s3",
         import_support=bool(config.import_prefixes),
         import_regex=f"^{scheme}://.*$",
+        s3_endpoint=config.storage.s3_endpoint or "",
+        s3_region=config.storage.s3_region,
+        s3_path_style=config.storage.s3_path_style,
+        data_dir=config.storage.data_dir,
     )

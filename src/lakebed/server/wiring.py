@@ -21,6 +21,7 @@ from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.env.work import Workers
 from lakebed.format.cut import DEFAULT_RULE, CutRule
+from lakebed.gc.service import GarbageCollection
 from lakebed.kv.port import KVStore
 from lakebed.model.ids import RepoUid
 from lakebed.model.repository import Repository
@@ -149,6 +150,7 @@ def wire(around: Surroundings) -> Wired:
             workers=around.workers,
         ),
         compaction=CompactionService(parts, repositories, limits=around.compaction_limits),
+        gc=GarbageCollection(parts, stores.store),
         external=around.external,
         slices=SliceNamer(ids),
         store_of=stores.store,

@@ -122,7 +122,7 @@ async def dump_status(call: Call) -> Reply:
     if task.state is TaskState.DONE:
         refs = RefsDumpBody(task.result["commits"], task.result["tags"], task.result["branches"])
     done = task.state is not TaskState.RUNNING
-    return json_reply(200, DumpStatus(task.id, done, _time(task.updated_at), task.error or None, refs))
+    return json_reply(200, DumpStatus(task.id, done, task_time(task.updated_at), task.error or None, refs))
 
 
 @operations.add(
@@ -152,7 +152,7 @@ async def restore_status(call: Call) -> Reply:
     """Show how a restore goes."""
     task = await call.session.dumps.restore_status(call.path["repository"], call.query(TaskQuery).task_id)
     done = task.state is not TaskState.RUNNING
-    return json_reply(200, RestoreStatus(task.id, done, _time(task.updated_at), task.error or None))
+    return json_reply(200, RestoreStatus(task.id, done, task_time(task.updated_at), task.error or None))
 
 
 def _dump(body: RefsRestore) -> RefsDump:
@@ -163,5 +163,6 @@ def _dump(body: RefsRestore) -> RefsDump:
     )
 
 
-def _time(instant: Instant) -> datetime:
+def task_time(instant: Instant) -> datetime:
+    """Return an instant as clients get it."""
     return datetime.fromtimestamp(instant / SECOND, UTC)

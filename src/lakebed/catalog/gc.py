@@ -1,0 +1,152 @@
+"""Runs of garbage collection, as the job that collects asks for them.
+
+A key needs no more than `retention:RunGarbageCollection` and the two `retention:Prepare…` actions to run it: it never
+reads an object, a ref or a commit by the API.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakebed.auth.actions import Action
+from lakebed.auth.arns import repository_arn
+from lakebed.auth.caller import Caller
+from lakebed.catalog.engine import Engine
+from lakebed.catalog.tasks import Report, Tasks
+from lakebed.env.clock import Instant
+from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.gc.commit_lists import PreparedCommits, RunToken
+from lakebed.gc.state import find_run
+from lakebed.gc.uncommitted import PreparedPage
+from lakebed.limits import GC_GRACE_SECONDS
+from lakebed.model.gc import GcState, Lease, Mark, MarkKind, Run, RunKind
+from lakebed.model.repository import Repository
+from lakebed.model.tasks import Task
+
+_PREPARE = "preparation of commits"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunRun:
+    """A run that has the lease, and the marks it may build on."""
+
+    repo: Repository
+    lease: Lease
+    marks: tuple[Mark, ...]
+    now: Instant
+
+
+class Collections:
+    """Use cases on garbage collection."""
+
+    def __init__(self, engine: Engine, caller: Caller, tasks: Tasks) -> None:
+        self._engine = engine
+        self._caller = caller
+        self._tasks = tasks
+
+    async def begin(
+        self,
+        repo_name: str,
+        kind: RunKind,
+        *,
+        holder: str = "",
+        grace_seconds: float = GC_GRACE_SECONDS,
+        takeover: bool = False,
+    ) -> BegunRun:
+        """Begin a run: only one at a time has a repository's lease.
+
+        Raises:
+            ConflictError: `GC_RUNNING`.
+        """
+        repo = await self._repo(repo_name, Action.RUN_GC)
+        state = await self._engine.gc.begin(
+            repo, kind, holder=holder or self._caller.id, grace_seconds=grace_seconds, takeover=takeover
+        )
+        assert state.lease is not None, "it has just been given one"
+        return BegunRun(
+            repo=repo, lease=state.lease, marks=state.marks, now=await self._engine.parts.kv.now()
+        )
+
+    async def renew(self, repo_name: str, of: RunToken) -> tuple[Lease, Instant]:
+        """Let a lease last longer; return it, and engine time.
+
+        Raises:
+            FencedError: `LEASE_LOST`.
+        """
+        repo = await self._repo(repo_name, Action.RUN_GC)
+        return await self._engine.gc.renew(repo, of), await self._engine.parts.kv.now()
+
+    async def publish(
+        self, repo_name: str, of: RunToken, *, kind: MarkKind, counts: Mapping[str, int]
+    ) -> Mark:
+        """Make a run's mark count: from now on its commits are let go, and a sweep may delete by it.
+
+        Raises:
+            FencedError: `LEASE_LOST`.
+            ConflictError: nothing is prepared, or it took too long.
+        """
+        repo = await self._repo(repo_name, Action.RUN_GC)
+        return await self._engine.gc.publish(repo, of, kind=kind, counts=counts)
+
+    async def end(self, repo_name: str, of: RunToken, *, outcome: str) -> None:
+        """Give a lease back; errors as for `renew`."""
+        await self._engine.gc.end(await self._repo(repo_name, Action.RUN_GC), of, outcome=outcome)
+
+    async def state(self, repo_name: str) -> GcState:
+        """Return the runs and marks of a repository."""
+        return await self._engine.gc.state(await self._repo(repo_name, Action.GET_GC_RUNS))
+
+    async def run(self, repo_name: str, run: str) -> tuple[Run, GcState]:
+        """Return one run, and all there is.
+
+        Raises:
+            NotFoundError: `GC_RUN_NOT_FOUND`.
+        """
+        state = await self.state(repo_name)
+        return find_run(state, run), state
+
+    async def prepare_uncommitted(
+        self, repo_name: str, of: RunToken | None, *, continuation: str = ""
+    ) -> tuple[Repository, PreparedPage]:
+        """Write a page of every address that something uncommitted may refer to."""
+        repo = await self._repo(repo_name, Action.PREPARE_GC_UNCOMMITTED)
+        return repo, await self._engine.gc.prepare_uncommitted(repo, of, continuation=continuation)
+
+    async def prepare_commits(
+        self, repo_name: str, of: RunToken | None
+    ) -> tuple[Repository, PreparedCommits]:
+        """Write which commits are live; for a run, let go first of what is to expire."""
+        repo = await self._repo(repo_name, Action.PREPARE_GC_COMMITS)
+        return repo, await self._engine.gc.prepare_commits(repo, of)
+
+    async def start_prepare_commits(self, repo_name: str, of: RunToken | None) -> Task:
+        """Begin what `prepare_commits` does."""
+        repo = await self._repo(repo_name, Action.PREPARE_GC_COMMITS)
+
+        async def work(_report: Report) -> Mapping[str, str]:
+            prepared = await self._engine.gc.prepare_commits(repo, of)
+            return {"run": prepared.run, "attempt": prepared.attempt, "roots": prepared.roots}
+
+        return await self._tasks.start(repo, _PREPARE, work)
+
+    async def prepare_commits_status(self, repo_name: str, task_id: str) -> tuple[Repository, Task]:
+        """Return how a preparation goes."""
+        repo = await self._repo(repo_name, Action.PREPARE_GC_COMMITS)
+        return repo, await self._tasks.get(repo, task_id, kind=_PREPARE)
+
+    async def _repo(self, repo_name: str, action: Action) -> Repository:
+        self._caller.require(action, repository_arn(repo_name))
+        return await self._engine.repo(repo_name)
+
+
+def run_token(run: str | None, token: int | None) -> RunToken | None:
+    """Return what a request says of its run: both, or neither.
+
+    Raises:
+        InvalidInputError: `INVALID_ARGUMENT`: one without the other. Taken for neither, a run would let nothing go and
+            not know it.
+    """
+    if run is None and token is None:
+        return None
+    if not run or token is None:
+        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "run_id and token: give both, or neither")
+    return RunToken(run=run, token=token)
