@@ -84,6 +84,16 @@ SEGMENT_GROUP_ROWS = 250_000
 # A dataset is decoded whole, by one reader in a few hundred MiB: no fold makes a larger one, no bulk writer hands one in.
 SEGMENT_ROWS_MAX = 1_000_000
 SEGMENT_BYTES_MAX = 256 * MIB
+# What the rows of a segment from outside may unpack to: twice what a million usual ones take.
+SEGMENT_DECODED_BYTES_MAX = 512 * MIB
+# A segment from outside of this size is checked in a process of its own: every row's identity is computed again.
+SEGMENT_CHECK_BYTES_INLINE = MIB
+# Segments from outside that one process checks and stores at the same time: each takes up to a GiB meanwhile.
+SEGMENT_CHECKS_AT_ONCE = 1
+# Folders outside that the addresses of one segment may lie in: each is looked at before anything is read from there.
+SEGMENT_FOLDERS_MAX = 10_000
+# Entries of a segment from outside that lie in the repository's own storage: each has a link token to be looked up.
+SEGMENT_LINKS_MAX = 10_000
 # A small dataset is fetched with the whole file in one request; of a large one the end comes first, this much of it.
 SEGMENT_WHOLE_BYTES = MIB
 SEGMENT_FOOTER_BYTES = 128 * 1024
@@ -157,9 +167,13 @@ COMPACTION_REST_SECONDS = 1.0
 COMPACTION_REST_SECONDS_MAX = 30.0
 # Looking takes no more than one part in so many of a worker's time, however many branches there are.
 COMPACTION_POLL_SHARE = 5
-# Sealed tokens are counted once. So many counts are remembered (100 bytes each), and so many rows counted in a poll.
+# Branches whose records one poll decides on: half of them those with the most layers, the others in turn.
+COMPACTION_BRANCHES_AT_HAND = 500
+# Sealed tokens are counted once. So many counts are remembered (100 bytes each), and so many rows and tokens (a tenth of
+# a millisecond each) counted in a poll.
 COMPACTION_COUNTS_MAX = 100_000
 COMPACTION_COUNTED_ROWS = 2_000_000
+COMPACTION_COUNTED_TOKENS = 2_000
 # Staging tokens that one poll looks into for rows worth sealing; the others wait for the next.
 COMPACTION_STAGED_LOOKS = 500
 # Lost swaps of a job document before a poll leaves the repository to whoever wins them.
@@ -214,10 +228,8 @@ GC_CONDEMN_BATCH = 500
 SLICE_SECONDS = 3600
 SLICE_OBJECTS = 50_000
 
-# Objects younger than this are never garbage, and two marks are this far apart: a day covers everything that is given
-# out for a while, and lets a nightly run confirm what the one before it found.
+# Objects younger than this are never garbage: a day covers every address that is given out to be written.
 GC_MIN_AGE_SECONDS = 24 * 3600.0
-GC_SECOND_MARK_SECONDS = 24 * 3600.0
 # Optimized runs in a row: each leaves a little garbage to the next clean one.
 GC_OPTIMIZED_RUNS_MAX = 9
 # More of a namespace than this is not deleted unless somebody expects it.

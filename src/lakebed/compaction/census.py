@@ -10,7 +10,12 @@ from lakebed.compaction.load import Load
 from lakebed.env.work import Workers
 from lakebed.format.rows import ROW_PREFIX, count_tombstones
 from lakebed.kv.port import KVStore, Page, prefix_end
-from lakebed.limits import COMPACTION_COUNTED_ROWS, COMPACTION_COUNTS_MAX, SCAN_PAGE_ITEMS
+from lakebed.limits import (
+    COMPACTION_COUNTED_ROWS,
+    COMPACTION_COUNTED_TOKENS,
+    COMPACTION_COUNTS_MAX,
+    SCAN_PAGE_ITEMS,
+)
 from lakebed.model.ids import StagingToken
 
 _ROWS_END = prefix_end(ROW_PREFIX)
@@ -26,20 +31,25 @@ class Census:
         self._known: dict[StagingToken, Load] = {}
 
     async def of_sealed(
-        self, tokens: Iterable[StagingToken], *, rows_max: int = COMPACTION_COUNTED_ROWS
+        self,
+        tokens: Iterable[StagingToken],
+        *,
+        rows_max: int = COMPACTION_COUNTED_ROWS,
+        tokens_max: int = COMPACTION_COUNTED_TOKENS,
     ) -> dict[StagingToken, Load]:
-        """Return what is known of the tokens, after counting until `rows_max` rows were met.
+        """Return what is known of the tokens, after counting so many, or until `rows_max` rows were met.
 
         One that is not there is counted by a later call; until then it counts nothing.
         """
         found: dict[StagingToken, Load] = {}
         for token in tokens:
             load = self._known.pop(token, None)
-            if load is None and rows_max <= 0:
+            if load is None and (rows_max <= 0 or tokens_max <= 0):
                 continue
             if load is None:
                 load = await self.count(token)
                 rows_max -= load.rows
+                tokens_max -= 1
             # What was asked for last is forgotten last.
             self._known[token] = found[token] = load
         while len(self._known) > self._counts_max:

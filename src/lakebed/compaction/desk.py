@@ -4,6 +4,8 @@ The job document is read before the branches, and heartbeats in between: a slot 
 the document could know of and does not belongs to an attempt that has ended, and goes.
 """
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lakebed.compaction.census import Census
@@ -11,16 +13,18 @@ from lakebed.compaction.install import without_stale_slots
 from lakebed.compaction.scheduler import Facts
 from lakebed.compaction.sealer import Sealer
 from lakebed.compaction.store import Attempt, JobStore, ReadSchedule
+from lakebed.compaction.survey import Survey
 from lakebed.env.clock import Instant
 from lakebed.errors import ConflictError, NotFoundError
 from lakebed.format.records import decode_branch
+from lakebed.limits import COMPACTION_BRANCHES_AT_HAND
 from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.compaction import JobState, Schedule
-from lakebed.model.ids import BranchName
+from lakebed.model.ids import BranchName, RepoUid
 from lakebed.model.layers import TokenLayer
 from lakebed.model.repository import Repository
-from lakebed.refs.keys import BRANCHES_PREFIX
-from lakebed.refs.scans import scan_records
+from lakebed.refs.decoded import Decoded
+from lakebed.refs.keys import branch_key
 from lakebed.versioning.parts import Parts
 
 
@@ -55,6 +59,12 @@ class Desks:
         self._jobs = jobs
         self._census = census
         self._sealer = sealer
+        self._surveys: dict[RepoUid, Survey] = {}
+        self._decoded = Decoded[BranchRecord](decode_branch)
+
+    def forget_all_but(self, uids: AbstractSet[RepoUid]) -> None:
+        """Let go of what is known of repositories that are gone."""
+        self._surveys = {uid: survey for uid, survey in self._surveys.items() if uid in uids}
 
     async def read(self, repo: Repository) -> Desk:
         """Return what is to be decided in a repository; seal what is due, and remove what is left of ended attempts."""
@@ -62,14 +72,9 @@ class Desks:
         schedule = stored.value
         heartbeats = await self._jobs.heartbeats(repo)
         await self._jobs.forget(repo, [each for each in heartbeats if _is_over(each, schedule)])
-        wanted = {job.spec.branch for job in schedule.jobs}
-        found: dict[BranchName, BranchRecord | None] = dict.fromkeys(wanted)
-        async for items in scan_records(self._parts.kv, repo.partition, BRANCHES_PREFIX):
-            for item in items:
-                record = decode_branch(item.value)
-                # Most branches have nothing uncommitted, and need not be held in memory.
-                if record.name in wanted or (isinstance(record, Branch) and _is_touched(record)):
-                    found[record.name] = record
+        survey = await self._survey(repo)
+        names = {job.spec.branch for job in schedule.jobs}.union(survey.choose(COMPACTION_BRANCHES_AT_HAND))
+        found = await self._records(repo, sorted(names))
         now = await self._jobs.now()
         live = {name: record for name, record in found.items() if isinstance(record, Branch)}
         if not schedule.paused:
@@ -85,15 +90,31 @@ class Desks:
             for layer in staged.sealed
             if isinstance(layer, TokenLayer)
         )
-        counts = [_layers(record) for record in found.values()]
         return Desk(
             repo=repo,
             stored=stored,
             facts=Facts(branches={name: found[name] for name in order}, heartbeats=heartbeats, loads=loads),
             now=now,
-            layers=sum(counts),
-            layers_max=max(counts, default=0),
+            layers=survey.layers,
+            layers_max=survey.layers_max,
         )
+
+    async def _survey(self, repo: Repository) -> Survey:
+        survey = self._surveys.get(repo.uid)
+        if survey is None:
+            survey = Survey(self._parts.kv, repo.partition, clock=self._parts.clock)
+            self._surveys[repo.uid] = survey
+        await survey.refresh()
+        return survey
+
+    async def _records(
+        self, repo: Repository, names: Sequence[BranchName]
+    ) -> dict[BranchName, BranchRecord | None]:
+        items = await self._parts.kv.get_many([(repo.partition, branch_key(name)) for name in names])
+        return {
+            name: None if item is None else self._decoded(repo.partition, item)
+            for name, item in zip(names, items, strict=True)
+        }
 
     async def _without_stale_slots(
         self, repo: Repository, branch: Branch, schedule: Schedule
@@ -118,10 +139,6 @@ def _is_over(attempt: Attempt, schedule: Schedule) -> bool:
     """Return whether an attempt has ended, and is not one that this document cannot know of yet."""
     live = any((job.id, job.token) == attempt for job in schedule.jobs)
     return not live and attempt[1] <= schedule.token_floor
-
-
-def _is_touched(branch: Branch) -> bool:
-    return bool(branch.sealed or branch.staging_token or branch.l2_slot or branch.fold_slot)
 
 
 def _layers(record: BranchRecord | None) -> int:

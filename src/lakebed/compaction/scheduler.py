@@ -201,6 +201,7 @@ class _Draft:
             for job in self._jobs.values()
             if job.state is not JobState.PARKED
         }
+        busy = self._busy()
         wanted: list[Spec] = []
         for name, record in self._facts.branches.items():
             if len(wanted) == self._poll.free.get(kind, 0):
@@ -209,7 +210,7 @@ class _Draft:
                 continue
             specs = plan(
                 record,
-                busy=self._busy(record.incarnation),
+                busy=busy.get(record.incarnation, frozenset()),
                 loads=self._facts.loads,
                 now=self._now,
                 limits=self._limits,
@@ -218,10 +219,14 @@ class _Draft:
             wanted += [spec for spec in specs if spec.kind is kind]
         return wanted
 
-    def _busy(self, incarnation: Nonce) -> set[Source]:
-        jobs = [job for job in self._jobs.values() if job.spec.incarnation == incarnation]
-        held = {held.source for held in self._held if held.incarnation == incarnation}
-        return held.union(*(job.spec.sources for job in jobs))
+    def _busy(self) -> dict[Nonce, set[Source]]:
+        """Return the sources of each branch that no new job may touch."""
+        busy: dict[Nonce, set[Source]] = {}
+        for job in self._jobs.values():
+            busy.setdefault(job.spec.incarnation, set()).update(job.spec.sources)
+        for held in self._held:
+            busy.setdefault(held.incarnation, set()).add(held.source)
+        return busy
 
     def _make_room(self) -> bool:
         """Return whether the queue takes one more job; parked ones go for it, oldest first."""

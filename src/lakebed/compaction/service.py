@@ -257,6 +257,7 @@ class CompactionService:
             except LakebedError as error:
                 # One repository that cannot be read, or that a newer lakebed plans, must not stop the others.
                 log.warning("compaction_poll_failed", repository=found.value.name, error=str(error))
+        self._desks.forget_all_but(answer.seen)
         return desks
 
     def _demand(self, desk: Desk, reports: tuple[Report, ...], free: int) -> Demand:
