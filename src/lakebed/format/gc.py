@@ -104,11 +104,15 @@ class RunKind(StrEnum):
     OPTIMIZED = "optimized"
 
 
+ANY_ROWS: Final = -1
+
+
 class DataFile(msgspec.Struct, frozen=True):
     """One Parquet file, by its key from the namespace's root."""
 
     key: str
     rows: int
+    """`ANY_ROWS`: as many as it says itself."""
 
 
 class Attempts(msgspec.Struct, frozen=True):
@@ -151,6 +155,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     """What was listed since the last clean run, that one included: what a share of is too much to delete."""
     candidates: tuple[DataFile, ...]
+    metadata: tuple[DataFile, ...]
+    """Candidates among ranges and metaranges, which only clean runs look at."""
     watched: tuple[DataFile, ...]
     """Listed and not committed, but staged, linked or too young to be candidates."""
     ahead: tuple[DataFile, ...]
@@ -214,6 +220,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What nothing refers to, confirmed or not."""
     marked: Amount
     """What a second mark confirmed: what a sweep deletes."""
+    marked_objects: Amount
+    """Of that, what users stored; the rest is ranges and metaranges."""
     by_prefix_and_age: tuple[Share, ...]
     """Of what is marked."""
     skipped_slices: int
@@ -314,14 +322,14 @@ def encode_table(kind: FileKind, table: pa.Table) -> bytes:
     return encode(kind, table.cast(kind.schema))
 
 
-def decode_table(kind: FileKind, data: bytes, *, rows: int | None = None) -> pa.Table:
+def decode_table(kind: FileKind, data: bytes, *, rows: int = ANY_ROWS) -> pa.Table:
     """Return what `encode_table` was given.
 
     Raises:
         CorruptError: it is something else, damaged, of a newer version, or does not hold so many `rows`.
     """
     table = decode(kind, data)
-    if rows is not None and table.num_rows != rows:
+    if rows not in (ANY_ROWS, table.num_rows):
         raise CorruptError(
             ErrorKind.UNREADABLE,
             f"a {kind.name} file holds {table.num_rows} rows, not {rows}: it is not the one",

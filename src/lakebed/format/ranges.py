@@ -13,7 +13,7 @@ from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.blocks import ENTRY_SCHEMA
 from lakebed.format.columns import column, require_rising, rises
 from lakebed.format.hashing import range_hash
-from lakebed.format.parquet import FileKind, decode, encode
+from lakebed.format.parquet import FileKind, decode, encode, open_file
 
 RANGE_FILE: Final = FileKind(
     name="range",
@@ -44,3 +44,16 @@ def decode_range(data: bytes, *, expected_hash: str | None = None) -> pa.Table:
     if expected_hash is not None and range_hash(block) != expected_hash:
         raise CorruptError(ErrorKind.CHECKSUM_MISMATCH, "range file holds other rows than its name says")
     return block
+
+
+def range_addresses(data: bytes) -> pa.Array:
+    """Return the addresses in a range file, without decoding the rest; errors as for `decode_range`."""
+    file = open_file(RANGE_FILE, pa.BufferReader(data))
+    try:
+        # Threads belong to the caller: it decodes several files at once.
+        found = column(file.read(columns=["address"], use_threads=False), "address")
+    except (pa.ArrowException, OSError, MemoryError, ValueError, OverflowError, KeyError) as error:
+        raise CorruptError(ErrorKind.UNREADABLE, f"range file is damaged: {error}") from error
+    if found.null_count or not found.type.equals(pa.string()):
+        raise CorruptError(ErrorKind.UNREADABLE, "range file without the addresses of its entries")
+    return found

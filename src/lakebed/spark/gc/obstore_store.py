@@ -1,0 +1,180 @@
+"""`ObstoreStore`: a namespace on S3 or in a folder, through obstore.
+
+Listings come as Arrow, so that no Python object is made for each of millions. What can be
+repeated is repeated by obstore itself on S3; a listing that breaks off is an error.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import obstore
+import pyarrow as pa
+import pyarrow.compute as pc
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, ObjectStore, S3Store
+
+from lakebed.env.clock import SECOND, Instant
+from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, NotFoundError, UnavailableError
+from lakebed.format.gc import OBJECTS_FILE
+from lakebed.limits import GC_ATTEMPTS_MAX, S3_TIMEOUT_SECONDS
+from lakebed.spark.gc.ports import Folder, StorePlace
+
+# Objects in one piece of a listing.
+_PAGE_ROWS: Final = 50_000
+_FAILURES: Final = (BaseError, OSError, ValueError)
+
+
+class ObstoreStore:
+    """A `Store` over one of obstore's. It pickles, so that executors can have it."""
+
+    def __init__(self, store: ObjectStore, *, prefix: str = "") -> None:
+        """`prefix` is what all keys begin with in the store."""
+        self._store = store
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    async def get(self, key: str) -> bytes:
+        try:
+            found = await obstore.get_async(self._store, self._prefix + key)
+            return bytes(await found.bytes_async())
+        except _FAILURES as error:
+            raise _translated(error, f"reading {key}") from error
+
+    async def put(self, key: str, data: bytes) -> None:
+        try:
+            await obstore.put_async(self._store, self._prefix + key, data)
+        except _FAILURES as error:
+            raise _translated(error, f"writing {key}") from error
+
+    async def mtime(self, key: str) -> Instant:
+        try:
+            found = await obstore.head_async(self._store, self._prefix + key)
+        except _FAILURES as error:
+            raise _translated(error, f"looking at {key}") from error
+        return _instant(found["last_modified"])
+
+    async def folder(self, prefix: str) -> Folder:
+        try:
+            found = await obstore.list_with_delimiter_async(
+                self._store, self._whole(prefix), return_arrow=True
+            )
+        except _FAILURES as error:
+            raise _translated(error, f"listing {prefix or 'the namespace'}") from error
+        # A common prefix is a whole name: of it only the last part is the folder's.
+        names = [whole.rstrip("/").rsplit("/", 1)[-1] for whole in found["common_prefixes"]]
+        return Folder(folders=names, objects=self._objects(pa.table(found["objects"])))
+
+    async def list(self, prefix: str) -> AsyncIterator[pa.Table]:
+        stream = obstore.list(self._store, self._whole(prefix), chunk_size=_PAGE_ROWS, return_arrow=True)
+        try:
+            async for batch in stream:
+                yield self._objects(pa.Table.from_batches([pa.record_batch(batch)]))
+        except _FAILURES as error:
+            raise _translated(error, f"listing {prefix}") from error
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        names = [self._prefix + key for key in keys]
+        if not names:
+            return
+        try:
+            await obstore.delete_async(self._store, names)
+        except FileNotFoundError:
+            await self._delete_each(names)
+        except _FAILURES as error:
+            raise _translated(error, f"deleting {len(names)} objects") from error
+
+    async def copy(self, source: str, target: str) -> None:
+        try:
+            await obstore.copy_async(self._store, self._prefix + source, self._prefix + target)
+        except _FAILURES as error:
+            raise _translated(error, f"copying {source}") from error
+
+    async def _delete_each(self, names: Sequence[str]) -> None:
+        """Delete what is left of objects of which some are gone: a folder stops at the first of those."""
+        for name in names:
+            try:
+                with suppress(FileNotFoundError):
+                    await obstore.delete_async(self._store, name)
+            except _FAILURES as error:
+                raise _translated(error, f"deleting {name}") from error
+
+    def _whole(self, prefix: str) -> str | None:
+        return self._prefix + prefix or None
+
+    def _objects(self, listed: pa.Table) -> pa.Table:
+        names = pc.utf8_slice_codeunits(listed.column("path"), len(self._prefix))
+        columns = [names, listed.column("size"), pc.cast(listed.column("last_modified"), pa.int64())]
+        table = pa.table(columns, names=OBJECTS_FILE.schema.names)
+        return table.cast(OBJECTS_FILE.schema)
+
+
+def open_place(place: StorePlace, environment: Mapping[str, str]) -> ObstoreStore:
+    """Return the store of a namespace. Credentials are this process's own, under the names that the server knows.
+
+    Raises:
+        InvalidInputError: `INVALID_NAMESPACE`: no job reaches such a place.
+    """
+    parts = urlsplit(place.url)
+    if place.kind == "local":
+        folder = Path(f"/{parts.netloc}{parts.path}" if parts.netloc else parts.path)
+        if parts.netloc or not folder.is_dir():
+            raise InvalidInputError(
+                ErrorKind.INVALID_NAMESPACE,
+                f"the folder of {place.url} is not on this machine: run the job where the server runs, or on S3",
+            )
+        return ObstoreStore(LocalStore(folder, automatic_cleanup=False))
+    if place.kind != "s3":
+        raise InvalidInputError(
+            ErrorKind.INVALID_NAMESPACE, f"the job cannot reach {place.url}: only S3 and folders"
+        )
+    return ObstoreStore(_open_s3(place, parts.netloc, environment), prefix=parts.path)
+
+
+def _open_s3(place: StorePlace, bucket: str, environment: Mapping[str, str]) -> S3Store:
+    def setting(name: str, *others: str) -> str:
+        return next(
+            (environment[n] for n in (f"LAKEBED_STORAGE_S3_{name}", *others) if environment.get(n)), ""
+        )
+
+    endpoint = setting("ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or place.endpoint
+    path_style = place.path_style if place.path_style is not None else bool(endpoint)
+    config: dict[str, Any] = {
+        "region": setting("REGION", "AWS_REGION", "AWS_DEFAULT_REGION") or place.region or "us-east-1",
+        "virtual_hosted_style_request": not path_style,
+    }
+    if endpoint:
+        host = urlsplit(endpoint)
+        netloc = host.netloc if path_style else f"{bucket}.{host.netloc}"
+        config["endpoint"] = f"{host.scheme}://{netloc}"
+    # Both halves of a key come from one place. Without one, obstore asks the machine that it runs on.
+    if own := environment.get("LAKEBED_STORAGE_S3_ACCESS_KEY_ID"):
+        pair = (own, setting("SECRET_ACCESS_KEY"), setting("SESSION_TOKEN"))
+    else:
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+        pair = (environment.get(names[0], ""), environment.get(names[1], ""), environment.get(names[2], ""))
+    fields = ("access_key_id", "secret_access_key", "session_token")
+    config |= {name: value for name, value in zip(fields, pair, strict=True) if value}
+    return S3Store(
+        bucket,
+        config=config,  # type: ignore[arg-type]  # a TypedDict of what is known only now
+        client_options={
+            "allow_http": endpoint.startswith("http://"),
+            "read_timeout": timedelta(seconds=S3_TIMEOUT_SECONDS),
+            "timeout": timedelta(hours=1),
+        },
+        retry_config={"max_retries": GC_ATTEMPTS_MAX},
+    )
+
+
+def _instant(moment: datetime) -> Instant:
+    return Instant(round(moment.timestamp() * SECOND))
+
+
+def _translated(error: Exception, what: str) -> LakebedError:
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError(ErrorKind.KEY_NOT_FOUND, f"{what}: it is not there")
+    said = str(error).splitlines()[0] if str(error) else repr(error)
+    return UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"{what} failed: {said}")
