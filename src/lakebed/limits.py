@@ -102,6 +102,10 @@ SEGMENT_FOOTERS_BYTES_MAX = 64 * MIB
 # What a writer has just stored is kept in the cache folder from this size on: a file for each of a thousand branches
 # takes longer than the object that they share.
 SEGMENT_CACHED_BYTES_MIN = 64 * KIB
+# Copies of those filters of one branch, and of all branches being read, that are asked in one step: with more than the
+# first number (a filter for 6 million changes) the rest are asked one by one.
+SIEVE_BYTES_MAX = 8 * MIB
+SIEVES_BYTES_MAX = 64 * MIB
 # Segments that one read fetches at the same time.
 SEGMENTS_AHEAD = 8
 # A batch of so many changes is one segment instead of rows: a file costs two round trips, whatever is in it, and so many

@@ -10,7 +10,7 @@ compared. `${user}` in a policy stands for the id of the user it is applied to. 
 
 import re
 
-from lakebed.auth.wildcards import wildcard_regex
+from lakebed.auth.wildcards import may_begin, wildcard_regex
 
 EVERYTHING = "*"
 _USER_VARIABLE = "${user}"
@@ -77,6 +77,15 @@ def arn_regex(pattern: str, *, user: str) -> str | None:
     service, account, resource = parts
     wanted = wildcard_regex(resource.replace(_USER_VARIABLE, user))
     return rf"arn:lakefs:{re.escape(service)}:[^:]*:{re.escape(account)}:(?=(?s:.)){wanted}"
+
+
+def arn_may_begin(pattern: str, prefix: str, *, user: str) -> bool:
+    """Return whether a policy's ARN may stand for one that begins with `prefix`."""
+    parts, asked = _split(pattern), _split(prefix)
+    if parts is None or asked is None:
+        return False
+    resource = parts[2].replace(_USER_VARIABLE, user)
+    return parts[:2] == asked[:2] and may_begin(resource, asked[2])
 
 
 def _split(text: str) -> tuple[str, str, str] | None:

@@ -40,6 +40,11 @@ class Caller:
         if not self.permissions.may(action, resource):
             raise DeniedError(ErrorKind.PERMISSION_DENIED, DENIED_TEXT)
 
+    def require_all(self, action: str, prefix: str) -> None:
+        """Raise `DeniedError` unless the caller may do `action` to everything whose ARN begins with `prefix`."""
+        if not self.permissions.may_all(action, prefix):
+            raise DeniedError(ErrorKind.PERMISSION_DENIED, DENIED_TEXT)
+
 
 def unauthenticated() -> DeniedError:
     """Return the one error for a credential that is wrong, unknown, revoked, expired or missing."""

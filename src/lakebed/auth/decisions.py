@@ -7,11 +7,11 @@ ones (an administrator's `fs:*` on `*`) then cost one look-up.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakebed.auth.arns import EVERYTHING, arn_regex
+from lakebed.auth.arns import EVERYTHING, arn_may_begin, arn_regex
 from lakebed.auth.statements import split_resources
 from lakebed.auth.wildcards import matches
 from lakebed.model.auth import Effect, Policy, Statement
@@ -57,6 +57,21 @@ class Permissions:
             return rule.settled
         return rule.denied.fullmatch(resource) is None and rule.allowed.fullmatch(resource) is not None
 
+    def may_all(self, action: str, prefix: str) -> bool:
+        """Return whether the user may do `action` to everything whose ARN begins with `prefix`.
+
+        It is no if two statements allow it only together, or if one denies something that nobody has: what is
+        allowed for all must be so at a glance.
+        """
+        allowed = any(
+            resource.endswith("*") and self._covers(resource, prefix)
+            for resource in self._patterns(action, Effect.ALLOW)
+        )
+        return allowed and not any(
+            resource == EVERYTHING or arn_may_begin(resource, prefix, user=self._user)
+            for resource in self._patterns(action, Effect.DENY)
+        )
+
     def decide(self, action: str, resource: str) -> Decision:
         """Return whether the user may do `action` to `resource`, and if not, why."""
         if self.may(action, resource):
@@ -93,6 +108,18 @@ class Permissions:
             for resource in split_resources(statement.resource)
         ]
         return [source for source in found if source is not None]
+
+    def _patterns(self, action: str, effect: Effect) -> Iterator[str]:
+        """Yield the resources of all statements on `action`, as their authors wrote them."""
+        for policy in self._policies:
+            for statement in policy.statements:
+                if statement.effect is effect and any(matches(p, action) for p in statement.actions):
+                    yield from split_resources(statement.resource)
+
+    def _covers(self, resource: str, prefix: str) -> bool:
+        # What ends with a star and matches the beginning matches whatever follows it, too.
+        source = arn_regex(resource, user=self._user)
+        return resource == EVERYTHING or (source is not None and re.fullmatch(source, prefix) is not None)
 
     def _matches(self, statement: Statement, action: str, resource: str) -> bool:
         return any(matches(pattern, action) for pattern in statement.actions) and (

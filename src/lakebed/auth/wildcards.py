@@ -28,5 +28,35 @@ def matches(pattern: str, text: str) -> bool:
     return re.fullmatch(wildcard_regex(pattern), text) is not None
 
 
+def may_begin(pattern: str, text: str) -> bool:
+    """Return whether a text that begins with `text` may match a pattern.
+
+    >>> may_begin("a/secret/*", "a/"), may_begin("b/*", "a/")
+    (True, False)
+    """
+    # Where in the pattern one may stand; at a star one may also stand behind it.
+    places = _past_stars(pattern, {0})
+    for character in text:
+        places = _past_stars(
+            pattern,
+            {
+                place if pattern[place] == "*" else place + 1
+                for place in places
+                if place < len(pattern) and pattern[place] in ("*", "?", character)
+            },
+        )
+    return bool(places)
+
+
+def _past_stars(pattern: str, places: set[int]) -> set[int]:
+    found = set(places)
+    for place in places:
+        at = place
+        while at < len(pattern) and pattern[at] == "*":
+            at += 1
+            found.add(at)
+    return found
+
+
 def _piece_regex(piece: str) -> str:
     return "(?s:.)".join(map(re.escape, piece.split("?")))

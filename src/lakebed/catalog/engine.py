@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from lakebed.catalog.spool import Spool
 from lakebed.compaction.service import CompactionService
 from lakebed.env.work import Workers
 from lakebed.errors import DeniedError, ErrorKind
@@ -55,6 +56,7 @@ class Engine:
     external: ExternalAddresses
     slices: SliceNamer
     store_of: Callable[[Repository], Awaitable[ObjectStore]]
+    spool: Spool
     transfers: Workers
     """Threads for bytes that a client waits for: those of `parts` let everything else go first."""
 

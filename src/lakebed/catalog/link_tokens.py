@@ -13,6 +13,8 @@ about to expire is renewed first, by a swap. So none expires between the look at
 the write, however long that takes, and the collector never meets a link in between.
 """
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.catalog.engine import Engine
@@ -95,6 +97,47 @@ class LinkTokens:
             return entry  # Somebody else linked the same object to the same path.
         return entry
 
+    async def find_all(
+        self, repo: Repository, name: BranchName, links: Sequence[tuple[str, str, str]]
+    ) -> list[FoundToken]:
+        """Return the tokens of many links (path, relative address, checksum), to be used: see `hold` and `mark_used`.
+
+        Raises:
+            InvalidInputError: `LINK_REFUSED`: an address was not given out for its path, or was linked before.
+        """
+        items = await self._engine.parts.kv.get_many(
+            [(repo.partition, link_key(address)) for _, address, _ in links]
+        )
+        found = []
+        for (path, address, checksum), item in zip(links, items, strict=True):
+            token = decode_link(item.value) if item is not None else None
+            if item is None or token is None or (token.branch, token.path) != (name, path):
+                raise _refused(f"address {address!r} was not given out for {path!r} on {name}")
+            if token.used_at is not None:
+                raise _refused(f"address {address!r} of {path!r} was linked before: ask for a new one")
+            # As it will be once it is used.
+            token = replace(token, checksum=checksum)
+            found.append(FoundToken(address=address, token=token, version=item.version))
+        return found
+
+    async def hold(self, repo: Repository, tokens: Sequence[FoundToken], *, now: Instant) -> list[FoundToken]:
+        """Make sure that none of the tokens expires while its entry is being staged; errors as for `redeem`."""
+        for found in tokens:
+            require_open(found, now)
+        return [await self._renewed(repo, found, now) for found in tokens]
+
+    async def mark_used(self, repo: Repository, tokens: Sequence[FoundToken], *, now: Instant) -> None:
+        """Say that the entries of these tokens are staged."""
+        for start in range(0, len(tokens), _MARKED_AT_ONCE):
+            step = tokens[start : start + _MARKED_AT_ONCE]
+            await asyncio.gather(*(self._mark(repo, found, now) for found in step))
+
+    async def _mark(self, repo: Repository, found: FoundToken, now: Instant) -> None:
+        try:
+            await self._put(repo, found.address, replace(found.token, used_at=now), found.version)
+        except ConflictError:
+            return  # Somebody else linked the same object to the same path.
+
     async def end(self, repo: Repository, found: FoundToken, *, now: Instant) -> None:
         """Let a token expire now: nothing is linked to its address any more."""
         if found.token.expires_at > now:
@@ -158,6 +201,10 @@ class LinkTokens:
             clock=parts.clock,
             ids=parts.ids,
         )
+
+
+# A store takes many swaps in one step.
+_MARKED_AT_ONCE = 256
 
 
 def require_open(found: FoundToken, now: Instant) -> None:

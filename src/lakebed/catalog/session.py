@@ -28,6 +28,7 @@ from lakebed.catalog.planned import Planned
 from lakebed.catalog.policies import Policies
 from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.sample import Samples
+from lakebed.catalog.segments import Segments
 from lakebed.catalog.settings import Settings
 from lakebed.catalog.stashes import Stashes
 from lakebed.catalog.symlinks import Symlinks
@@ -98,6 +99,10 @@ class Session:
     @property
     def settings(self) -> Settings:
         return Settings(self._engine, self.caller)
+
+    @property
+    def segments(self) -> Segments:
+        return Segments(self._engine, self.caller)
 
     @property
     def compaction(self) -> Compaction:

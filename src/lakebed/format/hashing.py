@@ -76,7 +76,7 @@ def _part_digests(name: str, values: pa.Array, bounds: Sequence[tuple[int, int]]
         return
     offsets, data = text_buffers(values)
     lengths = memoryview(np.diff(offsets).astype("<u4").tobytes())
-    places, texts = offsets.tolist(), memoryview(data)
+    places, texts = offsets.tolist(), data.data
     for start, stop in bounds:
         digest = hashlib.sha256(tag + _COUNT.pack(stop - start))
         digest.update(lengths[start * 4 : stop * 4])

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping
 
 import msgspec
+import pyarrow as pa
 
 from lakebed.model.entries import Entry
 
@@ -30,6 +31,18 @@ def identity_of(size_bytes: int, checksum: str, content_type: str, metadata: str
     a, b, c = checksum.encode(), content_type.encode(), metadata.encode()
     fixed = _FIXED.pack(_VERSION, size_bytes, len(a), len(b), len(c))
     return hashlib.sha256(b"".join((fixed, a, b, c))).digest()[:IDENTITY_BYTES]
+
+
+def identity_column(block: pa.Table) -> pa.Array:
+    """Return the identity of each row of a change block, nothing for a tombstone.
+
+    A loop over entries, since a hash has to be computed for each: a second for 500,000.
+    """
+    names = ("size", "checksum", "content_type", "metadata", "deleted")
+    rows = zip(*(block.column(name).to_pylist() for name in names), strict=True)
+    return pa.array(
+        [b"" if deleted else identity_of(size, *texts) for size, *texts, deleted in rows], pa.binary()
+    )
 
 
 def encode_metadata(metadata: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptError, ErrorKind
+from lakebed.errors import CorruptError, ErrorKind, InvalidInputError
 
 _FORMAT = "lakebed.format"
 _VERSION = "lakebed.version"
@@ -21,6 +21,9 @@ _ENTRIES = "lakebed.entries"
 
 # Larger batches spend less time between pages; the size of pages does not depend on it.
 _WRITE_BATCH_ROWS = 64 * 1024
+
+# What is decoded at a time of a file that may unpack to anything.
+_CAUTIOUS_ROWS = 8 * 1024
 
 # pyarrow reports damage by whichever of these its parsers met first.
 _DAMAGE = (pa.ArrowException, OSError, MemoryError, ValueError, OverflowError, KeyError)
@@ -108,11 +111,24 @@ def facts_of(file: pq.ParquetFile) -> Mapping[bytes, bytes]:
     return facts
 
 
-def read_groups(kind: FileKind, file: pq.ParquetFile, groups: Sequence[int]) -> pa.Table:
-    """Return the rows of these row groups; errors as for `decode`."""
+def read_groups(
+    kind: FileKind, file: pq.ParquetFile, groups: Sequence[int], *, bytes_max: int | None = None
+) -> pa.Table:
+    """Return the rows of these row groups; errors as for `decode`.
+
+    With `bytes_max` no more than that is ever decoded, whatever a file from outside unpacks to.
+
+    Raises:
+        InvalidInputError: `TOO_LARGE`: there is more.
+    """
     try:
         # Threads belong to the caller: it decodes several files at once.
-        table = file.read_row_groups(list(groups), use_threads=False)
+        if bytes_max is None:
+            table = file.read_row_groups(list(groups), use_threads=False)
+        else:
+            table = _read_within(file, groups, bytes_max)
+    except InvalidInputError:
+        raise
     except _DAMAGE as error:
         damaged = "checksum" in str(error).lower()
         raise CorruptError(
@@ -127,6 +143,22 @@ def read_groups(kind: FileKind, file: pq.ParquetFile, groups: Sequence[int]) -> 
     if any(column.null_count for column in table.columns):
         raise CorruptError(ErrorKind.UNREADABLE, f"{kind.name} file holds nulls")
     return table
+
+
+def _read_within(file: pq.ParquetFile, groups: Sequence[int], bytes_max: int) -> pa.Table:
+    size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+    batches: list[pa.RecordBatch] = []
+    if size <= bytes_max:
+        # What the footer says may be wrong, and a text that stands in the file once may be that of every row.
+        size = 0
+        for batch in file.iter_batches(_CAUTIOUS_ROWS, row_groups=list(groups), use_threads=False):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > bytes_max:
+                break
+    if size > bytes_max:
+        raise InvalidInputError(ErrorKind.TOO_LARGE, f"the rows take more than {bytes_max} bytes of memory")
+    return pa.Table.from_batches(batches, file.schema_arrow)
 
 
 def _require_kind(kind: FileKind, facts: Mapping[bytes, bytes]) -> None:

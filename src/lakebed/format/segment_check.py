@@ -6,33 +6,45 @@ names the first row or the field. What only the catalog knows (whose addresses t
 whose branch the dataset is for) is checked there.
 """
 
+from pathlib import Path
 from typing import Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError, ErrorKind, InvalidInputError
 from lakebed.format.blocks import ENTRY_SCHEMA
 from lakebed.format.bloom import build_bloom
 from lakebed.format.columns import Mask, column, mask
 from lakebed.format.hashing import changes_hash
-from lakebed.format.identity import IDENTITY_BYTES, decode_metadata
+from lakebed.format.identity import IDENTITY_BYTES, decode_metadata, encode_metadata, identity_column
 from lakebed.format.parquet import open_file, read_groups
-from lakebed.format.segments import SEGMENT_FILE, Dataset, SegmentFooter, decode_footer
+from lakebed.format.segments import (
+    FOOTER_TAIL_BYTES,
+    SEGMENT_FILE,
+    Dataset,
+    SegmentFooter,
+    decode_footer,
+    footer_bytes,
+)
 from lakebed.limits import (
     METADATA_BYTES_MAX,
     PATH_BYTES_MAX,
     SEGMENT_BYTES_MAX,
     SEGMENT_DATASETS_MAX,
+    SEGMENT_DECODED_BYTES_MAX,
     SEGMENT_ROWS_MAX,
 )
 
 _ZERO: Final = pa.scalar(0, pa.int64())
+# As the API has it for one object.
+_CHECKSUM: Final = r"^[!#-~]{1,256}$"
 
 
-def check_segment(data: bytes) -> SegmentFooter:
+def check_segment(data: bytes | pa.Buffer) -> SegmentFooter:
     """Return the footer of a segment that somebody hands in.
 
     Raises:
@@ -48,8 +60,32 @@ def check_segment(data: bytes) -> SegmentFooter:
         raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, str(error)) from error
 
 
-def _check(data: bytes) -> SegmentFooter:
-    footer = decode_footer(data, size=len(data))
+def check_file(path: str) -> None:
+    """Check a file as `check_segment` does, and that it is for one branch. By its name: another process can do it."""
+    count = len(check_segment(_mapped(path)).datasets)
+    if count != 1:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, f"segment footer: {count} datasets, and a branch takes one"
+        )
+
+
+def read_checked(path: str) -> pa.Table:
+    """Return the changes in a file that `check_file` has found nothing wrong with."""
+    data = _mapped(path)
+    (dataset,) = _footer(data).datasets.values()
+    return _read(open_file(SEGMENT_FILE, pa.BufferReader(data)), dataset)
+
+
+def _mapped(path: str) -> pa.Buffer:
+    """Return a file's bytes, which the system reads as they are looked at."""
+    if not Path(path).stat().st_size:
+        return pa.py_buffer(b"")  # Nothing is nothing to map.
+    with pa.memory_map(path) as file:
+        return file.read_buffer()
+
+
+def _check(data: bytes | pa.Buffer) -> SegmentFooter:
+    footer = _footer(data)
     if len(footer.datasets) > SEGMENT_DATASETS_MAX:
         raise InvalidInputError(
             ErrorKind.TOO_LARGE,
@@ -62,10 +98,35 @@ def _check(data: bytes) -> SegmentFooter:
                 ErrorKind.TOO_LARGE,
                 f"dataset {dataset.name!r} has {dataset.rows} rows, more than {SEGMENT_ROWS_MAX}",
             )
-        block = read_groups(SEGMENT_FILE, file, dataset.groups).slice(dataset.skip, dataset.rows)
+        block = _read(file, dataset)
+        _check_texts(dataset.name, block)
         _check_rows(dataset.name, block)
         _check_statistics(dataset, block)
     return footer
+
+
+def _footer(data: bytes | pa.Buffer) -> SegmentFooter:
+    size = len(data)
+    needed = footer_bytes(bytes(data[max(0, size - FOOTER_TAIL_BYTES) : size]))
+    return decode_footer(bytes(data[max(0, size - needed) : size]), size=size)
+
+
+def _read(file: pq.ParquetFile, dataset: Dataset) -> pa.Table:
+    rows = read_groups(SEGMENT_FILE, file, dataset.groups, bytes_max=SEGMENT_DECODED_BYTES_MAX)
+    return rows.slice(dataset.skip, dataset.rows)
+
+
+def _check_texts(name: str, block: pa.Table) -> None:
+    """Refuse what is not UTF-8: Parquet's reader takes any bytes for a text."""
+    for field in block.schema:
+        if pa.types.is_string(field.type):
+            try:
+                column(block, field.name).validate(full=True)
+            except pa.ArrowInvalid as error:
+                row = str(error).rpartition(" ")[2]
+                raise InvalidInputError(
+                    ErrorKind.INVALID_ARGUMENT, f"dataset {name!r}, row {row}: {field.name} is not UTF-8"
+                ) from error
 
 
 def _check_rows(name: str, block: pa.Table) -> None:
@@ -96,7 +157,14 @@ def _check_rows(name: str, block: pa.Table) -> None:
         f"identity does not have {IDENTITY_BYTES} bytes",
         ~deleted & mask(pc.not_equal(lengths, IDENTITY_BYTES)),
     )
+    checksums = mask(pc.match_substring_regex(column(block, "checksum"), _CHECKSUM))
+    _refuse(name, "checksum is not 1 to 256 printable characters without quotes", ~deleted & ~checksums)
     _check_metadata(name, column(block, "metadata"))
+    _refuse(
+        name,
+        "identity is not that of size, checksum, content_type and metadata",
+        mask(pc.not_equal(column(block, "identity"), identity_column(block))),
+    )
 
 
 def _check_metadata(name: str, values: pa.Array) -> None:
@@ -108,9 +176,13 @@ def _check_metadata(name: str, values: pa.Array) -> None:
     # A loop over what differs: mostly a handful, and JSON has to be parsed one by one.
     for text in pc.unique(values).to_pylist():
         try:
-            decode_metadata(text)
+            canonical = encode_metadata(decode_metadata(text)) == text
         except msgspec.MsgspecError:
             _refuse(name, "metadata is not a JSON object of texts", mask(pc.equal(values, text)))
+        else:
+            if not canonical:
+                why = "metadata is not written as it is stored: keys sorted, no spaces, nothing for none"
+                _refuse(name, why, mask(pc.equal(values, text)))
 
 
 def _check_statistics(dataset: Dataset, block: pa.Table) -> None:

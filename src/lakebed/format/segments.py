@@ -53,6 +53,9 @@ _CHECKSUM: Final = "lakebed.checksum"
 _TAIL: Final = struct.Struct("<I4s")
 _MAGIC: Final = b"PAR1"
 
+FOOTER_TAIL_BYTES: Final = _TAIL.size
+"""How much of a file's end tells how long its footer is."""
+
 
 class _Statistics(msgspec.Struct, frozen=True):
     """What the footer says of a dataset. Fields are added at the end, with a default."""

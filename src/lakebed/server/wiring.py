@@ -11,6 +11,7 @@ from pathlib import Path
 from lakebed.auth.caller import SYSTEM
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.session import Session, Sessions
+from lakebed.catalog.spool import Spool
 from lakebed.committed.cache import RangeCache
 from lakebed.committed.segments import SegmentFiles
 from lakebed.committed.trees import Trees
@@ -154,6 +155,7 @@ def wire(around: Surroundings) -> Wired:
         external=around.external,
         slices=SliceNamer(ids),
         store_of=stores.store,
+        spool=Spool(around.temp, around.transfers or around.workers),
         transfers=around.transfers or around.workers,
     )
     cleaner = Cleaner(kv, repositories, open_store=around.open_store, clock=clock, ids=ids)

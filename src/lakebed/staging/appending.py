@@ -10,26 +10,39 @@ decided about the branch's content before 1 holds at 3 only if the record is the
 because rows arrive in a token without a change of the record.
 """
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
 from lakebed.env.clock import Clock, Instant
 from lakebed.env.ids import IdSource
-from lakebed.errors import ConflictError, ErrorKind
+from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.format.blocks import change_block
 from lakebed.kv.port import KVStore
-from lakebed.limits import SEGMENT_BATCH_ROWS, SEGMENT_LAYERS_MAX, SEGMENT_RETIRED_MAX
+from lakebed.limits import (
+    SEALED_LAYERS_SLOWDOWN,
+    SEGMENT_BATCH_ROWS,
+    SEGMENT_LAYERS_MAX,
+    SEGMENT_RETIRED_MAX,
+    SWAP_ATTEMPTS_MAX,
+)
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Change
-from lakebed.model.ids import Nonce
+from lakebed.model.ids import BranchName, Nonce
 from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
 from lakebed.model.segments import SegmentName, era_at
 from lakebed.staging.port import Branches, Segments
-from lakebed.staging.record import append_segment, knows_layer, seal
+from lakebed.staging.record import append_segment, find_appended, knows_layer, seal
 from lakebed.staging.sharing import SharedSegments
+
+# As those that are drawn.
+_NONCE_LENGTH: Final = 20
 
 
 class SegmentUse(StrEnum):
@@ -109,11 +122,79 @@ class Appender:
         )
         return appended.value
 
+    async def find_handed_in(self, repo: Repository, name: BranchName, call: str) -> SegmentLayer | None:
+        """Return the layer that an earlier `hand_in` of this call made, as far as the branch record remembers.
+
+        Raises:
+            UnavailableError: `TOO_MANY_LAYERS`: there is none, and no room for it.
+        """
+        branch = (await self._branches.get(repo, name)).value
+        known = find_appended(branch, _owner(call, branch))
+        if known is None:
+            require_room(branch)
+        return known
+
+    async def hand_in(
+        self, repo: Repository, name: BranchName, changes: pa.Table, *, call: str
+    ) -> SegmentLayer:
+        """Stage a change block from outside as one segment, all or nothing, and return its layer.
+
+        `call` stands for this call and these very rows: it is staged once, however often it is handed in, as
+        long as the branch record remembers.
+
+        Raises:
+            UnavailableError: `TOO_MANY_LAYERS`: commit or wait; `OUTCOME_UNKNOWN`: it may have been staged.
+        """
+        for _ in range(SWAP_ATTEMPTS_MAX):
+            branch = (await self._branches.get(repo, name)).value
+            # Of this branch alone: whoever finds a file of the name there already must find its own rows.
+            owner = _owner(call, branch)
+            segment_id = str(SegmentName(era_at(await self._kv.now()), owner))
+            layer = await self._segments.write(repo, segment_id, branch.incarnation, changes)
+            try:
+                appended = await self._branches.update(
+                    repo,
+                    name,
+                    partial(_append_handed_in, layer),
+                    landed=partial(_has_appended, owner),
+                )
+            except ConflictError as error:
+                if error.kind is not ErrorKind.FENCE_LOST:
+                    raise
+            else:
+                return find_appended(appended.value, owner) or layer
+        raise ConflictError(ErrorKind.TOO_MANY_RETRIES, f"branch {name} is created again and again")
+
     async def _store(self, repo: Repository, dataset: str, changes: pa.Table) -> SegmentLayer:
         if changes.num_rows < SEGMENT_BATCH_ROWS:
             return await self._shared.write(repo, dataset, changes)
         name = SegmentName(era_at(await self._kv.now()), Nonce(self._ids.token()))
         return await self._segments.write(repo, str(name), dataset, changes)
+
+
+def _has_appended(owner: Nonce, current: Branch) -> bool:
+    return find_appended(current, owner) is not None
+
+
+def _append_handed_in(layer: SegmentLayer, current: Branch, _now: Instant) -> Branch:
+    require_room(current)
+    return append_segment(current, layer)
+
+
+def _owner(call: str, branch: Branch) -> Nonce:
+    digest = hashlib.sha256(f"{call}/{branch.incarnation}".encode()).digest()
+    return Nonce(base64.b32hexencode(digest).decode().lower()[:_NONCE_LENGTH])
+
+
+def require_room(branch: Branch) -> None:
+    """Raise `UnavailableError` (`TOO_MANY_LAYERS`) if a branch can take no segment from outside: it cannot go as rows."""
+    layers, left = len(branch.sealed), len(branch.retired)
+    if layers >= SEALED_LAYERS_SLOWDOWN or left >= SEGMENT_RETIRED_MAX:
+        raise UnavailableError(
+            ErrorKind.TOO_MANY_LAYERS,
+            f"branch {branch.name} has {layers} layers of uncommitted changes, and {left} have just left it: "
+            "commit, reset or wait",
+        )
 
 
 def sorted_block(changes: Sequence[Change]) -> pa.Table:

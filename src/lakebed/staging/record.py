@@ -46,6 +46,14 @@ def knows_layer(branch: Branch, layer: Layer) -> bool:
     return names_layer(branch, layer) or layer_name(layer) in (layer_name(r.layer) for r in branch.retired)
 
 
+def find_appended(branch: Branch, owner: Nonce) -> SegmentLayer | None:
+    """Return the layer that a segment of that owner is or was in this branch, as far as its record remembers."""
+    layers = (*branch.sealed, *(retired.layer for retired in branch.retired))
+    segments = [layer for layer in layers if isinstance(layer, SegmentLayer)]
+    mine = (s for s in segments if s.dataset == branch.incarnation and parse_segment_id(s.id).owner == owner)
+    return next(mine, None)
+
+
 def knows_token(branch: Branch, token: StagingToken) -> bool:
     """Return whether the branch record has or had `token`, as far as it remembers."""
     return knows_layer(branch, TokenLayer(token=token, seq=0))

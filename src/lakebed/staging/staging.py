@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.env.work import Workers
@@ -9,6 +11,7 @@ from lakebed.kv.port import KVStore
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Change
 from lakebed.model.ids import BranchName, RepoUid
+from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
 from lakebed.staging.appending import Appender, SegmentUse
 from lakebed.staging.conditions import Condition
@@ -63,6 +66,16 @@ class Staging:
         """Stage `changes` on top of the layers of `sealed` where nobody has written since. See `Filler.fill`."""
         if changes:
             await self._filler.fill(repo, sealed, changes)
+
+    async def find_handed_in(self, repo: Repository, branch: BranchName, call: str) -> SegmentLayer | None:
+        """Return what an earlier `hand_in` of this call has staged. See `Appender.find_handed_in`."""
+        return await self._appender.find_handed_in(repo, branch, call)
+
+    async def hand_in(
+        self, repo: Repository, branch: BranchName, changes: pa.Table, *, call: str
+    ) -> SegmentLayer:
+        """Stage a change block from outside as one segment. See `Appender.hand_in`."""
+        return await self._appender.hand_in(repo, branch, changes, call=call)
 
     @property
     def reader(self) -> LayerReader:
