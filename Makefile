@@ -6,12 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DATA ?= lakebed-data
 LISTEN ?= 127.0.0.1:8000
 PYTEST_ARGS ?=
+SEEDS ?= 1000
 
-.PHONY: help install run test test-clients check bench fmt clean
+.PHONY: help install run test test-clients simulate check bench fmt clean
 help:
 	@echo "make run    start Lakebed on its embedded store with a sample repository"
 	@echo "make test   install what the tests need, then lint, types, layers and tests"
 	@echo "make test-clients  test the S3 endpoint with Spark (downloads half a gigabyte of jars)"
+	@echo "make simulate SEEDS=1000  play so many seeds of the simulation, on all cores"
 	@echo "make check  lint, types and layers only"
 	@echo "make bench  measure, and print the figures beside the peer's"
 	@echo "make fmt    format the code"
@@ -39,6 +41,9 @@ test: check
 test-clients: $(VENV)/.test
 	@echo "==> tests with large clients"
 	@$(BIN)/python -m pytest tests/clients $(PYTEST_ARGS)
+
+simulate: $(VENV)/.test
+	@$(BIN)/python -m lakebed.testing.simulation.many $(SEEDS)
 
 check: $(VENV)/.test
 	@echo "==> ruff"

@@ -299,6 +299,14 @@ class Client:
         """Free what has been retired for long enough."""
         return await self._ask("clean", self.process.cleaner.clean_once)
 
+    async def sweep_segments(self) -> Op:
+        """Delete segments that nobody refers to, however short ago the last time was."""
+
+        async def call() -> int:
+            return await self.process.sweeper.sweep(self.lake.repo, await self.process.kv.now())
+
+        return await self._ask("sweep_segments", call)
+
     async def sweep(self) -> Op:
         """Forget stashes that no longer matter."""
         return await self._ask("sweep", partial(self.process.engine.stashes.sweep, self.lake.repo))
@@ -395,5 +403,6 @@ WORK: Mapping[str, Work] = {
         Client.delete_branch,
         Client.clean,
         Client.sweep,
+        Client.sweep_segments,
     )
 }

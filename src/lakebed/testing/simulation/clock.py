@@ -15,7 +15,16 @@ class SimClock:
     def __init__(self, loop: SimLoop, *, skew_seconds: float = 0.0) -> None:
         self._loop = loop
         self.skew_seconds = skew_seconds
-        """May be changed at any time: clocks are set, and databases fail over to machines with other ones."""
+        self._set_at = float("-inf")
+
+    def set(self, skew_seconds: float) -> None:
+        """Be so far ahead from now on: clocks are set, and databases fail over to machines with other ones."""
+        self.skew_seconds = skew_seconds
+        self._set_at = self._loop.time()
+
+    def has_run_for(self, seconds: float) -> bool:
+        """Return whether nobody has set it for so long."""
+        return self._loop.time() - self._set_at > seconds
 
     def now(self) -> Instant:
         return Instant(EPOCH + round((self._loop.time() + self.skew_seconds) * SECOND))

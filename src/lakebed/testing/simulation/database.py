@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing
+from copy import deepcopy
 from typing import Any, Protocol, TypeVar
 
 from lakebed.env.clock import Clock, Instant
@@ -9,6 +10,9 @@ from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Capabilities, Expect, Fence, Item, Page, Row, Version, VersionFence
 
 T = TypeVar("T")
+
+Backup = dict[str, Any]
+"""A copy of a database at some moment."""
 
 
 class Watcher(Protocol):
@@ -23,16 +27,36 @@ class Watcher(Protocol):
         ...
 
 
+class _Restorable(MemoryKV):
+    """One that can be put back to what it was."""
+
+    def backup(self) -> Backup:
+        return deepcopy(self._partitions)
+
+    def restore(self, backup: Backup) -> None:
+        # Versions go on from where they were: nobody's record of before matches by accident.
+        self._partitions = deepcopy(backup)
+        self._ordered = {}
+
+
 class Database:
     """`MemoryKV`, called without waiting and watched."""
 
     def __init__(self, clock: Clock, *, fences: bool) -> None:
-        self._memory = MemoryKV(clock=clock, fences=fences)
+        self._memory = _Restorable(clock=clock, fences=fences)
         self._watchers: list[Watcher] = []
 
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` too, after those who came before it."""
         self._watchers.append(watcher)
+
+    def backup(self) -> Backup:
+        """Return all that is in it, to be restored later."""
+        return self._memory.backup()
+
+    def restore(self, backup: Backup) -> None:
+        """Be what it was; nobody is told."""
+        self._memory.restore(backup)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -28,8 +28,10 @@ from lakebed.refs.keys import (
     STASHES_PREFIX,
     TAGS_PREFIX,
 )
+from lakebed.testing.simulation.file_laws import FileLaws
 from lakebed.testing.simulation.head_laws import HeadLaws
 from lakebed.testing.simulation.history import Op
+from lakebed.testing.simulation.install_laws import InstallLaws
 from lakebed.testing.simulation.ledger import Ledger, difference
 from lakebed.testing.simulation.record_laws import LawBrokenError, check_successor, is_fold
 from lakebed.testing.simulation.repository_laws import check_repository
@@ -47,6 +49,8 @@ class Laws:
         self.heads = HeadLaws(ledger)
         self.stashes = StashLaws(ledger)
         self.rows = RowLaws(ledger)
+        self.files = FileLaws(ledger)
+        self._installs = InstallLaws(ledger)
         self._staging: dict[str, tuple[str, str]] = {}
         """Staging tokens by whose they are: repository's partition and branch."""
         self._named: set[str] = set()
@@ -64,6 +68,15 @@ class Laws:
         for (home, name), timeline in self._truth.timelines.items():
             if home == partition and timeline.last.view is not None:
                 self._check_kept(partition, name, timeline.last.commit_id)
+
+    def restored(self) -> None:
+        """The database is that of an earlier moment, and the truth knows."""
+        self._staging = {
+            record.staging_token: (partition, record.name)
+            for partition in self._truth.repository_partitions()
+            for record in self._truth.branches(partition)
+            if isinstance(record, Branch) and record.staging_token is not None
+        }
 
     def swapped(self, partition: str, key: bytes, value: bytes) -> None:
         self._ledger.history.tick()
@@ -176,10 +189,7 @@ class Laws:
             and set(new.pending) - set(old.pending)
         ):
             self._ledger.meet("taken for dead")
-        if any(is_fold(layer) and layer not in old.sealed for layer in new.sealed):
-            self._ledger.meet("fold installed")
-        if new.compacted is not None and new.compacted != old.compacted:
-            self._ledger.meet("tree installed")
+        self._installs.check(partition, old, new)
         named = set(new.stashes) - set(old.stashes)
         if new.commit_id != old.commit_id:
             self.heads.check(partition, old, new)

@@ -89,7 +89,7 @@ class Network:
         self.closed = False
         self.delivering = Delivery(None, Fate.DELIVERED, "")
         """The request that is being applied right now."""
-        self.observer: Observer | None = None
+        self.observers: list[Observer] = []
         self._era = 0
 
     def cut(self) -> None:
@@ -171,8 +171,8 @@ class Network:
                 self._later(self._latency(), self._answer, reply, value)
 
     def _observe(self, delivery: Delivery, what: str, *, write: bool, error: LakebedError | None) -> None:
-        if self.observer is not None:
-            self.observer.arrived(delivery, what, write=write, error=error)
+        for observer in self.observers:
+            observer.arrived(delivery, what, write=write, error=error)
 
     def _answer(self, reply: "asyncio.Future[T]", value: T) -> None:
         if not reply.done():

@@ -1,9 +1,10 @@
 """`SimProcess`: one server process, wired as the real one is, over a network and a clock of the simulation."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import copy_context
 from dataclasses import replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lakebed.compaction.meters import CompactionMeters
 from lakebed.compaction.worker import CompactionWorker
 from lakebed.env.ids import SeededIds
 from lakebed.env.work import InlineWorkers
+from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.cut import CutRule
 from lakebed.kv.port import KVStore
 from lakebed.kv.wrappers.shared_reads import SharedReads
@@ -27,6 +29,7 @@ from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.retry import RetryingObjects
+from lakebed.refs.segment_sweeper import SegmentSweeper
 from lakebed.server.wiring import Surroundings, wire
 from lakebed.staging.appending import SegmentUse
 from lakebed.testing.simulation.chance import Chance
@@ -37,6 +40,7 @@ from lakebed.testing.simulation.loop import OWNER, PART, SimLoop
 from lakebed.testing.simulation.network import Network
 from lakebed.testing.simulation.objects import SimObjects
 from lakebed.testing.simulation.watch import attempt_part
+from lakebed.versioning.parts import Parts
 
 # Small, so that a handful of changes is already worth compacting.
 _USUAL_LIMITS = CompactionLimits(
@@ -61,6 +65,15 @@ _OTHER_LIMITS = replace(
 _CUT_RULE = CutRule(entries_expected=3, entries_max=6)
 
 
+class Toxin(StrEnum):
+    """What a layer does to the workers that read it, and to nobody else."""
+
+    DAMAGED = "damaged"
+    """The job fails, however often it is tried."""
+    DEADLY = "deadly"
+    """The process dies."""
+
+
 class SimProcess:
     """An engine that can die. What it keeps in memory dies with it; a new process takes its place."""
 
@@ -74,6 +87,8 @@ class SimProcess:
         database: Database,
         buckets: dict[str, MemoryBucket],
         clock: SimClock,
+        die: Callable[["SimProcess"], None],
+        toxins: Mapping[str, Toxin],
         segments: bool = False,
         compaction: bool = False,
     ) -> None:
@@ -116,13 +131,14 @@ class SimProcess:
         if compaction:
             self.compactor = CompactionWorker(
                 wired.engine.compaction,
-                _Runner(wired.engine.parts, wired.engine.store_of),
+                _Runner(wired.engine.parts, wired.engine.store_of, toxins, partial(die, self)),
                 places=2,
                 clock=skewed,
                 ids=ids,
                 meters=CompactionMeters(CollectorRegistry()),
             )
         self.kv = kv
+        self.sweeper = SegmentSweeper(kv, open_store=self._open_store, clock=skewed, ids=ids)
 
     def work(self) -> None:
         """Let the compactor run, if there is one."""
@@ -159,8 +175,26 @@ class SimProcess:
 
 
 class _Runner(JobRunner):
-    """Tells whose requests are whose: from here on, its task is the attempt's."""
+    """Tells whose requests are whose: from `run` on, its task is the attempt's. Meets poison, too."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        store_of: Callable[[Repository], Awaitable[ObjectStore]],
+        toxins: Mapping[str, Toxin],
+        die: Callable[[], None],
+    ) -> None:
+        super().__init__(parts, store_of)
+        self._toxins = toxins
+        self._die = die
 
     async def run(self, repo: Repository, job: Job) -> Made:
         PART.set(attempt_part(job.spec.incarnation, job.token))
-        return await super().run(repo, job)
+        made = await super().run(repo, job)
+        toxins = {self._toxins.get(source.name) for source in job.spec.sources}
+        if Toxin.DEADLY in toxins:
+            self._die()
+            await asyncio.Event().wait()
+        if Toxin.DAMAGED in toxins:
+            raise CorruptError(ErrorKind.FILE_MISSING, f"a source of job {job.id} cannot be read")
+        return made

@@ -76,7 +76,8 @@ class Sightings:
         """Branches with a parked job, by repository."""
         self._deadly: bool = False
         self._rested = False
-        self._restored = False
+        self._left_over: set[AttemptKey] = set()
+        """Attempts that began before the database was put back, in a future it does not know."""
         self._cut_short: set[str] = set()
         """Names of repositories that were deleted with a job under way."""
 
@@ -118,7 +119,7 @@ class Sightings:
 
     def restored(self) -> None:
         """The database is an older one, and knows that it is."""
-        self._restored = True
+        self._left_over = {key for key, each in self._attempts.items() if each.process in self._alive}
 
     def see(self, number: int, detail: str = "") -> None:
         """Count a scenario."""
@@ -159,6 +160,12 @@ class Sightings:
     def file_put(self, key: str) -> None:
         if key in self._gone:
             self.see(24)
+
+    def asked(self, which: AttemptKey) -> None:
+        """An attempt goes on."""
+        if which in self._left_over:
+            self._left_over.discard(which)
+            self.see(25)
 
     def uploaded(self, which: AttemptKey) -> None:
         attempt = self._attempts.get(which)
@@ -214,9 +221,6 @@ class Sightings:
         if limits is not None and len(new.jobs) >= limits.jobs_max:
             self.see(20)
         self._parked[partition] = {job.spec.branch for job in new.jobs if job.state is JobState.PARKED}
-        if self._restored and new.epoch and any(key[1] < new.token_floor for key in self._attempts):
-            self._restored = False
-            self.see(25)
 
     def repository_swapped(self, new: RepositoryRecord) -> None:
         if isinstance(new, DeletingRepository):

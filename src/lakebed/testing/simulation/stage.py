@@ -1,15 +1,18 @@
 """`Stage`: clients at work, the processes that serve them, and what befalls those."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS
+from lakebed.model.branch import Branch
+from lakebed.model.layers import layer_name
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.loop import WORLD
 from lakebed.testing.simulation.network import CALM, ROUGH, Weather
-from lakebed.testing.simulation.process import SimProcess
+from lakebed.testing.simulation.process import SimProcess, Toxin
 from lakebed.testing.simulation.steps import POINTS
 from lakebed.testing.simulation.world import World
 
@@ -57,6 +60,14 @@ class Conditions:
     """How far the database's clock jumps when it does."""
     rests: bool = False
     """Whether there is a time without a single worker."""
+    poisons: float = 0.0
+    """How often a layer becomes one that no worker can read, in a minute."""
+    deadly: float = 0.3
+    """How many of them kill."""
+    forgets: float = 0.0
+    """How often the job documents are lost, in a minute."""
+    restores: bool = False
+    """Whether the database is put back to an earlier moment, with a worker left over that does not know."""
 
 
 class Stage:
@@ -73,6 +84,8 @@ class Stage:
         self._target = self._chance.fork("target").pick(conditions.ambush_at)
         self._ambush_chance = self._chance.fork("ambush")
         self._resting = False
+        self._trapped: SimProcess | None = None
+        """A worker that is to stand still as soon as it has uploaded something."""
         self.processes = [self._start_process() for _ in range(conditions.processes)]
 
     async def play(self, act: Act) -> None:
@@ -81,18 +94,20 @@ class Stage:
         self._world.steps.ambush = self._ambush
         for number in list(self._left):
             self._start_client(act, number)
-        rest = asyncio.ensure_future(self._rest()) if self._conditions.rests else None
-        while self._left or (rest is not None and not rest.done()):
+        events = [asyncio.ensure_future(event) for event in self._events()]
+        while self._left or not all(event.done() for event in events):
             await self._world.sleep(1.0)
             await self._replace_fallen(act)
             if self._blows < self._conditions.blows:
                 await self._interfere(act)
+        for event in events:
+            event.result()
         self._world.steps.ambush = None
         self._world.network.weather = CALM
 
     async def settle(self, look: Callable[[SimProcess], Awaitable[None]]) -> None:
         """In fair weather, long after everybody has gone: let a new process look at what is left."""
-        for process in self.processes:
+        for process in self._world.processes:
             self._world.kill(process)
         await self._world.sleep(2 * GRACE_SECONDS)
         process = self._world.start_process()
@@ -128,6 +143,17 @@ class Stage:
         longest = chance.weighted([(0.005, 6), (0.1, 3), (2.0, 1), (30.0, 0.3), (600.0, 0.03)])
         return chance.between(0, longest) * self._conditions.patience
 
+    def _events(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what happens once in a play."""
+        return [
+            event()
+            for event, wanted in (
+                (self._rest, self._conditions.rests),
+                (self._restore, self._conditions.restores),
+            )
+            if wanted
+        ]
+
     async def _interfere(self, act: Act) -> None:
         chance, conditions = self._chance, self._conditions
         if chance.happens(conditions.kills / 60):
@@ -138,10 +164,17 @@ class Stage:
             self._pause(chance.pick(self.processes), chance.between(0, longest))
         if chance.happens(conditions.pauses / 120):
             self._world.set_clock(chance.between(-conditions.clock_seconds, conditions.clock_seconds))
+        if chance.happens(conditions.poisons / 60):
+            self._poison()
+        if chance.happens(conditions.forgets / 60):
+            self._world.forget_jobs()
 
     def _ambush(self, protocol: str, step: str, name: str) -> None:
         """Some process has come to a step of a protocol: perhaps it comes no further."""
         chance = self._ambush_chance
+        if self._trapped is not None and name == self._trapped.name and step == "upload all":
+            self._pause(self._trapped, chance.between(20, 4 * LEASE_SECONDS))
+            self._trapped = None
         if not self._ambushes or (protocol, step) != self._target or not chance.happens(0.4):
             return
         process = next((each for each in self.processes if each.name == name and each.alive), None)
@@ -180,6 +213,40 @@ class Stage:
         for process in self.processes:
             process.work()
         await self._world.sleep(60.0)
+
+    def _poison(self) -> None:
+        """Let some layer be one that no worker can read."""
+        layers = [
+            layer_name(layer)
+            for repo in self._world.truth.live_repositories()
+            for record in self._world.truth.branches(repo.partition)
+            if isinstance(record, Branch)
+            for layer in record.sealed
+        ]
+        if not layers:
+            return
+        toxin = Toxin.DEADLY if self._chance.happens(self._conditions.deadly) else Toxin.DAMAGED
+        layer = self._chance.pick(layers)
+        self._world.trace.note(f"{layer} is {toxin}")
+        self._world.toxins[layer] = toxin
+        if toxin is Toxin.DEADLY:
+            self._world.sightings.poisoned()
+
+    async def _restore(self) -> None:
+        """Put the database back by some minutes, with a worker on another machine that nobody has told."""
+        world, chance = self._world, self._chance.fork("restore")
+        lodger = world.start_process()
+        lodger.work()
+        await world.sleep(chance.between(1, 30))
+        backup = world.database.backup()
+        rows = {partition: dict(rows) for partition, rows in world.truth.partitions.items()}
+        world.trace.note("a backup is made")
+        self._trapped = lodger
+        await world.sleep(chance.between(5, 60))
+        self._trapped = None
+        for process in self.processes:
+            self._kill(process)
+        world.restore(backup, rows)
 
     def _kill(self, process: SimProcess) -> None:
         self._blows += 1

@@ -98,6 +98,16 @@ class Truth:
         if not rows:
             self.partitions.pop(partition, None)
 
+    def restore(self, partitions: Mapping[str, Mapping[bytes, bytes]], step: int) -> None:
+        """The database is that of an earlier moment: from this step on, branches show what they did then."""
+        self.partitions = {partition: dict(rows) for partition, rows in partitions.items()}
+        for (partition, name), timeline in self.timelines.items():
+            record = self.branch(partition, name)
+            if isinstance(record, Branch):
+                timeline.add(Moment(step, record.commit_id, self.view(partition, record)))
+            else:
+                timeline.add(Moment(step, None, None))
+
     def timeline(self, partition: str, branch: str) -> Timeline:
         return self.timelines.setdefault((partition, branch), Timeline())
 

@@ -155,6 +155,7 @@ class Watch:
     def _worker_asked(self, delivery: Delivery, verb: str, rest: str, *, write: bool) -> None:
         incarnation, token = delivery.part.removeprefix(_ATTEMPT).split(" ")
         which = (incarnation, int(token))
+        self._sightings.asked(which)
         if not write:
             self._steps.reach("worker", which, "read")
         elif verb == "put" and rest.startswith(RANGES_FOLDER):

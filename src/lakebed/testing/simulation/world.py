@@ -2,20 +2,27 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from lakebed.compaction.keys import SCHEDULE_KEY
+from lakebed.compaction.update import next_epoch
+from lakebed.format.compaction_records import decode_schedule, encode_schedule
+from lakebed.kv.port import Expect
+from lakebed.model.compaction import Schedule
+from lakebed.model.segments import era_at
 from lakebed.objects.drivers.memory import MemoryBucket
+from lakebed.refs.keys import compaction_partition
 from lakebed.testing.simulation.answers import Answers
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clock import SimClock
-from lakebed.testing.simulation.database import Database
+from lakebed.testing.simulation.database import Backup, Database
 from lakebed.testing.simulation.history import History, Op
 from lakebed.testing.simulation.laws import Laws
 from lakebed.testing.simulation.ledger import Ledger
 from lakebed.testing.simulation.loop import WORLD, SimLoop
-from lakebed.testing.simulation.network import Network
-from lakebed.testing.simulation.process import SimProcess
+from lakebed.testing.simulation.network import Delivery, Fate, Network
+from lakebed.testing.simulation.process import SimProcess, Toxin
 from lakebed.testing.simulation.sightings import Sightings
 from lakebed.testing.simulation.steps import Steps
 from lakebed.testing.simulation.trace import Trace
@@ -52,11 +59,13 @@ class World:
         self._watch = Watch(ledger, self.steps, self.sightings)
         self.laws = Laws(ledger)
         self.answers = Answers(self.truth, self.laws)
-        self.network.observer = self._watch
+        self.network.observers += [self._watch, self.laws.files]
         # Before the laws: they bring the truth up to date.
         self.database.watch(self._watch)
         self.database.watch(self.laws)
         self.processes: list[SimProcess] = []
+        self.toxins: dict[str, Toxin] = {}
+        """Layers, by name, that workers cannot read."""
         self._segments = segments
         self._compaction = compaction
         self._started = 0
@@ -72,6 +81,8 @@ class World:
             database=self.database,
             buckets=self.buckets,
             clock=self.clock,
+            die=self.kill,
+            toxins=self.toxins,
             segments=self._segments,
             compaction=self._compaction,
         )
@@ -106,7 +117,35 @@ class World:
         """The database fails over, and its new machine has another time."""
         self.trace.note(f"the database's clock is {skew_seconds} s ahead")
         self.sightings.clock_set(skew_seconds - self.clock.skew_seconds)
-        self.clock.skew_seconds = skew_seconds
+        self.clock.set(skew_seconds)
+
+    def forget_jobs(self) -> None:
+        """Lose the job documents."""
+        self._act_as_operator("the job documents are lost")
+        for repo in self.truth.live_repositories():
+            self.database.delete_rows(compaction_partition(repo.partition), [SCHEDULE_KEY])
+        self.met["job documents lost"] += 1
+
+    def restore(self, backup: Backup, rows: Mapping[str, Mapping[bytes, bytes]]) -> None:
+        """Put the database back to what it was, and do what operators are told to do then: raise the epoch."""
+        self._act_as_operator("the database is restored")
+        self.network.cut()
+        self.database.restore(backup)
+        self.truth.restore(rows, self.history.tick())
+        self.laws.restored()
+        for repo in self.truth.live_repositories():
+            partition = compaction_partition(repo.partition)
+            value = self.truth.partitions.get(partition, {}).get(SCHEDULE_KEY)
+            found = Schedule() if value is None else decode_schedule(value)
+            schedule = next_epoch(found, era=era_at(self.clock.now()), update="restored")
+            self.database.swap(
+                partition, SCHEDULE_KEY, encode_schedule(schedule), expected=Expect.ANY, names=(), fence=None
+            )
+        self.sightings.restored()
+
+    def _act_as_operator(self, what: str) -> None:
+        self.trace.note(what)
+        self.network.delivering = Delivery(None, Fate.DELIVERED, "operator")
 
     async def ask(
         self,
