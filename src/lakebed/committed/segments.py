@@ -18,6 +18,7 @@ from lakebed.committed.cache import RangeCache
 from lakebed.committed.opened import OpenRange
 from lakebed.env.work import Workers
 from lakebed.errors import AlreadyExistsError, CorruptError, ErrorKind, NotFoundError
+from lakebed.format.bloom import Bloom
 from lakebed.format.segments import (
     SegmentFooter,
     decode_dataset,
@@ -58,9 +59,13 @@ class SegmentFiles:
         self._footers = _Footers(footers_bytes_max)
 
     def rules_out(self, repo: Repository, layer: SegmentLayer, key_hash: int) -> bool:
+        bloom = self.bloom(repo, layer)
+        return bloom is not None and not bloom.may_hold(key_hash)
+
+    def bloom(self, repo: Repository, layer: SegmentLayer) -> Bloom | None:
         footer = self._footers.find(repo.uid, layer.id)
         dataset = footer.datasets.get(layer.dataset) if footer is not None else None
-        return dataset is not None and not dataset.bloom.may_hold(key_hash)
+        return dataset.bloom if dataset is not None else None
 
     def peek(self, repo: Repository, layer: SegmentLayer) -> OpenRange | None:
         return self._cache.peek(_cached_name(repo, layer))

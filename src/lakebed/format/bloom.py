@@ -19,7 +19,7 @@ import pyarrow as pa
 from lakebed.format.cut import Words, key_hashes
 
 _BITS_PER_KEY: Final = 10
-_PROBES: Final = 7
+PROBES: Final = 7
 _BYTES_MIN: Final = 8
 _LOW: Final = 0xFFFFFFFF
 _ALL: Final = 0xFFFFFFFFFFFFFFFF
@@ -37,7 +37,7 @@ class Bloom:
         bits = self.bits
         size = len(bits) * 8
         at, step = key_hash & _LOW, (key_hash >> 32) | 1
-        for _ in range(_PROBES):
+        for _ in range(PROBES):
             place = at % size
             if not bits[place >> 3] >> (place & 7) & 1:
                 return False
@@ -58,7 +58,7 @@ def bloom_of(hashes: Words) -> Bloom:
     for start in range(0, len(hashes), _STEP):
         part = hashes[start : start + _STEP]
         at, step = part & np.uint64(_LOW), (part >> np.uint64(32)) | np.uint64(1)
-        for _ in range(_PROBES):
+        for _ in range(PROBES):
             flags[at % np.uint64(size)] = True
             at = at + step
     return Bloom(np.packbits(flags, bitorder="little").tobytes())

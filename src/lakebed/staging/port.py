@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakebed.env.clock import Instant
+from lakebed.format.bloom import Bloom
 from lakebed.kv.port import NamesFence, Version
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Change, Entry
@@ -80,6 +81,10 @@ class Segments(Protocol):
 
     def rules_out(self, repo: Repository, layer: SegmentLayer, key_hash: int) -> bool:
         """Return whether it is known, without waiting, that no key with that hash (`format.bloom.key_hash`) is there."""
+        ...
+
+    def bloom(self, repo: Repository, layer: SegmentLayer) -> Bloom | None:
+        """Return the filter over the keys of a layer, if it is at hand."""
         ...
 
     def peek(self, repo: Repository, layer: SegmentLayer) -> OpenSegment | None:

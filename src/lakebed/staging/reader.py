@@ -11,7 +11,7 @@ file is gone is told apart in the same way, only that a named one is then lost.
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -35,6 +35,7 @@ from lakebed.model.segments import segment_key
 from lakebed.staging.port import Branches, OpenSegment, Segments
 from lakebed.staging.record import layers_of, names_layer, tokens_of
 from lakebed.staging.runs import merge_runs
+from lakebed.staging.sieve import Sieves
 
 A = TypeVar("A")
 
@@ -91,6 +92,7 @@ class LayerReader:
         self._branches = branches
         self._segments = segments
         self._workers = workers
+        self._sieves = Sieves(segments)
 
     async def lookup(self, repo: Repository, branch: Branch, path: Path) -> tuple[Branch, Staged | None]:
         """Return the newest staged change of `path` and the record it was read from.
@@ -175,22 +177,35 @@ class LayerReader:
         )
 
     async def _lookup(self, repo: Repository, branch: Branch, path: Path) -> Staged | None:
-        found = await self._find_row(repo, branch, path)
-        above: list[SegmentLayer] = []
-        for layer in branch.sealed:
-            if isinstance(layer, SegmentLayer):
-                if layer.min_key <= path <= layer.max_key:
-                    above.append(layer)
-            elif found is not None and found.token == layer.token:
-                break
-        if not above or (found is not None and found.token == branch.staging_token):
+        sieve = self._sieves.find(repo, branch) if branch.sealed else None
+        found = await self._find_row(
+            repo, branch, tokens_of(branch) if sieve is None else sieve.all_tokens(branch), path
+        )
+        if not branch.sealed or (found is not None and found.token == branch.staging_token):
             return found
-        newer = await self._find_in(repo, branch, above, path)
+        if sieve is not None:
+            reaching = sieve.reaching(path)
+            hashed = key_hash(path) if reaching else 0
+            above = sieve.may_hold(reaching, hashed) if reaching else []
+        else:
+            above = [
+                layer
+                for layer in branch.sealed
+                if isinstance(layer, SegmentLayer) and layer.min_key <= path <= layer.max_key
+            ]
+            hashed = key_hash(path) if above else 0
+        if found is not None:
+            seq = next(layer.seq for layer in branch.sealed if layer_name(layer) == found.token)
+            above = [layer for layer in above if layer.seq > seq]
+        if not above:
+            return found
+        newer = await self._find_in(repo, branch, above, path, hashed)
         return found if newer is None else Staged(newer)
 
-    async def _find_row(self, repo: Repository, branch: Branch, path: Path) -> Staged | None:
-        """Return the newest row of `path` in tokens."""
-        tokens = tokens_of(branch)
+    async def _find_row(
+        self, repo: Repository, branch: Branch, tokens: Sequence[StagingToken], path: Path
+    ) -> Staged | None:
+        """Return the newest row of `path` in the branch's tokens, newest first."""
         if not tokens:
             return None
         key = row_key(path)
@@ -205,10 +220,9 @@ class LayerReader:
         return None
 
     async def _find_in(
-        self, repo: Repository, branch: Branch, layers: list[SegmentLayer], path: Path
+        self, repo: Repository, branch: Branch, layers: list[SegmentLayer], path: Path, hashed: int
     ) -> Change | None:
-        """Return the newest change of `path` in segments, newest first."""
-        hashed = key_hash(path)
+        """Return the newest change of `path`, whose hash is at hand, in segments, newest first."""
         found: Change | None = None
         newer: list[SegmentLayer] = []
         for layer in layers:
