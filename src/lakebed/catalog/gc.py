@@ -91,9 +91,10 @@ class Collections:
         """Give a lease back; errors as for `renew`."""
         await self._engine.gc.end(await self._repo(repo_name, Action.RUN_GC), of, outcome=outcome)
 
-    async def state(self, repo_name: str) -> GcState:
-        """Return the runs and marks of a repository."""
-        return await self._engine.gc.state(await self._repo(repo_name, Action.GET_GC_RUNS))
+    async def runs(self, repo_name: str) -> tuple[Repository, GcState]:
+        """Return a repository, and its runs and marks."""
+        repo = await self._repo(repo_name, Action.GET_GC_RUNS)
+        return repo, await self._engine.gc.state(repo)
 
     async def run(self, repo_name: str, run: str) -> tuple[Run, GcState]:
         """Return one run, and all there is.
@@ -101,7 +102,7 @@ class Collections:
         Raises:
             NotFoundError: `GC_RUN_NOT_FOUND`.
         """
-        state = await self.state(repo_name)
+        _, state = await self.runs(repo_name)
         return find_run(state, run), state
 
     async def prepare_uncommitted(

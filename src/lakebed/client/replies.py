@@ -95,6 +95,14 @@ class StagingLocation(msgspec.Struct, frozen=True, kw_only=True):
     presigned_url_expiry: int | None = None
 
 
+class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment that was staged."""
+
+    id: str
+    entries: int
+    tombstones: int
+
+
 class TaskFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a task failed."""
 
@@ -265,6 +273,15 @@ class CompactionState(msgspec.Struct, frozen=True, kw_only=True):
     sealed_layers: int
     jobs: list[CompactionJob]
     branches: list[BranchCompaction]
+    flushed_bytes: int = 0
+    written_bytes: int = 0
+    epoch: int = 0
+
+
+class CompactionEpoch(msgspec.Struct, frozen=True, kw_only=True):
+    """The epoch of all tokens from now on."""
+
+    epoch: int
 
 
 class CompactionRetried(msgspec.Struct, frozen=True, kw_only=True):
@@ -344,6 +361,7 @@ class GcRuns(msgspec.Struct, frozen=True, kw_only=True):
 
     results: list[GcRun]
     marks: list[GcMark]
+    storage: GcStorage
 
 
 class TaskId(msgspec.Struct, frozen=True, kw_only=True):

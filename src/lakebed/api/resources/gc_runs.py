@@ -124,10 +124,11 @@ class GcRun(msgspec.Struct):
 
 
 class GcRuns(msgspec.Struct):
-    """The runs that are remembered, and the marks that can be swept, newest first."""
+    """The runs that are remembered, and the marks that can be swept, newest first; and where their reports lie."""
 
     results: list[GcRun]
     marks: list[GcMark]
+    storage: GcStorage
 
 
 @operations.add(
@@ -225,9 +226,9 @@ async def end_run(call: Call) -> Reply:
 )
 async def list_runs(call: Call) -> Reply:
     """List the runs of garbage collection that are remembered, and the marks that can be swept."""
-    state = await call.session.gc.state(call.path["repository"])
-    found = [_run(each, state) for each in state.runs]
-    return json_reply(200, GcRuns(found, [_mark(each) for each in state.marks]))
+    repo, state = await call.session.gc.runs(call.path["repository"])
+    found, marks = [_run(each, state) for each in state.runs], [_mark(each) for each in state.marks]
+    return json_reply(200, GcRuns(found, marks, _storage(repo, call.services.storage)))
 
 
 @operations.add(

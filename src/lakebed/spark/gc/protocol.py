@@ -298,7 +298,12 @@ async def _mark(run: _Run[T]) -> Summary:
         )
         await run.store.put(summary_key(started.run), encode_summary(summary))
         await run.store.put(state_key(started.run), STATE.seal(state))
-    counts = {"candidates": candidates.objects, "marked": marked.objects, "marked_bytes": marked.bytes}
+    counts = {
+        "objects": state.objects,
+        "candidates": candidates.objects,
+        "marked": marked.objects,
+        "marked_bytes": marked.bytes,
+    }
     await run.server.publish(started, kind, counts)
     return summary
 

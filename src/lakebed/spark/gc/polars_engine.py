@@ -1,0 +1,34 @@
+"""The engine that needs no JVM: `PolarsTables` over a folder of its own, which goes when the engine is closed."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lakebed.spark.gc.job import EngineOptions
+from lakebed.spark.gc.obstore_store import ObstoreStore
+from lakebed.spark.gc.polars_tables import PolarsTables
+from lakebed.spark.gc.ports import Started
+
+
+class PolarsEngine:
+    """An `Engine` on this machine."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._options = options
+        self._folder = TemporaryDirectory(prefix="lakebed-gc-")
+
+    def tables(self, started: Started, store: ObstoreStore) -> PolarsTables:
+        return PolarsTables(
+            store,
+            namespace=started.namespace,
+            clock=self._options.clock,
+            workers=self._options.workers,
+            folder=Path(self._folder.name),
+        )
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+def open_engine(options: EngineOptions) -> PolarsEngine:
+    """Return the engine. `options.master` says nothing to it."""
+    return PolarsEngine(options)
