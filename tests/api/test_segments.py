@@ -69,7 +69,7 @@ async def segment_files(rest: Rest) -> list[str]:
 
 
 async def test_a_segment_is_staged_whole_over_what_is_there(rest: Rest) -> None:
-    await rest.lake.put("main", **{"a": "1", "gone": "2"})
+    await rest.lake.put("main", a="1", gone="2")
     paths = ["a", "b/é", "c"]
     rows = [linked(path, await issue(rest.admin, path), metadata='{"k": "v"}') for path in paths]
 

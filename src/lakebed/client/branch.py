@@ -30,6 +30,7 @@ from lakebed.client.replies import (
     MergeResult,
     ObjectInfo,
     RefInfo,
+    SegmentInfo,
     StagingLocation,
     StashInfo,
 )
@@ -341,6 +342,31 @@ class Branch(Ref):
             content=msgspec.json.encode(body),
         )
         return self._transport.ask(ObjectInfo, request)
+
+    def stage_segment(
+        self, segment: bytes | IO[bytes], *, prefix: str = "", call_id: str | None = None
+    ) -> SegmentInfo:
+        """Stage many changes at once, all or none: a segment, as `lakebed.format.handed_in.segment_of` makes one.
+
+        All its paths begin with `prefix`, and the right to write there is asked for. With the `call_id` of an earlier
+        try (20 characters of 0-9a-v) and the same rows nothing is staged twice; without one, this call has its own.
+
+        Raises:
+            InvalidInputError: a row or field, which the message names, is not what a segment has.
+        """
+        body = Body(io.BytesIO(segment) if isinstance(segment, bytes) else segment)
+        return self._transport.ask(
+            SegmentInfo,
+            Request(
+                method="POST",
+                path=self._branch("staging", "segments"),
+                query={"prefix": prefix or None, "id": call_id or self._transport.ids.token()},
+                headers={"Content-Type": "application/vnd.apache.parquet"},
+                content=body,
+                repeatable=body.seekable,
+                timeout_seconds=CLIENT_HEAD_TIMEOUT_SECONDS,
+            ),
+        )
 
     def copy(
         self, path: str, to: str, *, source_ref: Ref | str | None = None, shallow: bool = True

@@ -14,6 +14,7 @@ What may be missing may also be null. `docs/formats.md` says what the file is.
 
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -101,8 +102,17 @@ def _metadata(values: pa.ChunkedArray) -> pa.ChunkedArray:
         texts = [encode_metadata(dict(pairs or ())) for pairs in values.to_pylist()]
         return pa.chunked_array([pa.array(texts, pa.string())])
     coded = values.cast(pa.string()).combine_chunks().dictionary_encode()
-    texts = [encode_metadata(decode_metadata(text)) for text in coded.dictionary.to_pylist()]
+    texts = [_canonical(text) for text in coded.dictionary.to_pylist()]
     return pa.chunked_array([pa.array(texts, pa.string()).take(coded.indices)])
+
+
+def _canonical(text: str) -> str:
+    try:
+        return encode_metadata(decode_metadata(text))
+    except msgspec.MsgspecError as error:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, f"column 'metadata': {text!r}: {error}"
+        ) from error
 
 
 def _require_once(keys: pa.Array) -> None:

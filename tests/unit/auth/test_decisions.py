@@ -6,6 +6,7 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import object_arn, repository_arn, user_arn
 from lakebed.auth.caller import DENIED_TEXT, SYSTEM
 from lakebed.auth.decisions import Allowed, Denied, Permissions, decide
+from lakebed.auth.wildcards import matches, may_begin
 from lakebed.env.clock import Instant
 from lakebed.errors import DeniedError, ErrorKind
 from lakebed.model.auth import Effect, Incarnation, Policy, PolicyId, Statement
@@ -132,3 +133,49 @@ def test_compiled_policies_decide_what_naive_ones_do(
         expected = naive_may(given_policies, action, resource, "ann")
         assert permissions.may(action, resource) == expected
         assert isinstance(permissions.decide(action, resource), Allowed) == expected
+
+
+OBJECTS = "arn:lakefs:fs:::repository/lake/object/"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied", "prefix", "expected"),
+    [
+        ("*", None, "", True),
+        (f"{OBJECTS}*", None, "", True),
+        (f"{OBJECTS}*", None, "a/", True),
+        (f"{OBJECTS}a/*", None, "a/", True),
+        (f"{OBJECTS}a*", None, "a/b", True),
+        (f"{OBJECTS}a/*", None, "a", False),
+        (f"{OBJECTS}a/*", None, "", False),
+        (f"{OBJECTS}?", None, "", False),
+        (f"{OBJECTS}a", None, "a", False),
+        (f"{OBJECTS}*.csv", None, "", False),
+        ("arn:lakefs:fs:::repository/*/object/*", None, "", True),
+        ("arn:lakefs:fs:::repository/other/object/*", None, "", False),
+        ("*", f"{OBJECTS}a/secret", "", False),
+        ("*", f"{OBJECTS}a/secret", "a/", False),
+        ("*", f"{OBJECTS}a/secret", "a/secret", False),
+        ("*", f"{OBJECTS}a/secret", "a/secrets", True),
+        ("*", f"{OBJECTS}a/secret", "b/", True),
+        ("*", f"{OBJECTS}*/secret", "b/", False),
+        ("*", f"{OBJECTS}?/x", "ab", True),
+        ("*", "*", "", False),
+        ("*", "arn:lakefs:fs:::repository/other/*", "", True),
+        ("*", "arn:lakefs:auth:::user/*", "", True),
+    ],
+)
+def test_what_is_allowed_for_everything_that_begins_alike(allowed, denied, prefix, expected) -> None:
+    policies = [policy("Allow", (Effect.ALLOW, "fs:*", allowed))]
+    if denied is not None:
+        policies.append(policy("Deny", (Effect.DENY, "fs:Write*", denied)))
+
+    assert Permissions(policies, user="ada").may_all("fs:WriteObject", OBJECTS + prefix) is expected
+
+
+@given(pattern=st.text("a*?", max_size=5), prefix=st.text("a", max_size=3), more=st.text("ab", max_size=4))
+def test_what_matches_a_pattern_begins_as_it_may(pattern: str, prefix: str, more: str) -> None:
+    if matches(pattern, prefix + more):
+        assert may_begin(pattern, prefix)
+    if pattern.endswith("*") and matches(pattern, prefix):
+        assert matches(pattern, prefix + more)
