@@ -76,6 +76,9 @@ RANGE_BYTES_MAX = 64 * MIB
 SEALED_LAYERS_MAX = 64
 # Writers are told to wait at the first number, so that sealing (which is never refused) keeps room.
 SEALED_LAYERS_SLOWDOWN = 48
+# The same at so many bytes of sealed segments: decoded they take about four times that, and what readers of one branch go
+# through should fit into the cache of ranges.
+SEALED_BYTES_SLOWDOWN = 2 * GIB
 
 # A segment's datasets share a row group up to the first number of rows, because each group costs the footer a
 # kilobyte, and are cut into groups of the second, which is what an encoder holds.
@@ -178,8 +181,9 @@ COMPACTION_BRANCHES_AT_HAND = 500
 COMPACTION_COUNTS_MAX = 100_000
 COMPACTION_COUNTED_ROWS = 2_000_000
 COMPACTION_COUNTED_TOKENS = 2_000
-# Staging tokens that one poll looks into for rows worth sealing; the others wait for the next.
-COMPACTION_STAGED_LOOKS = 500
+# How long one poll looks into staging tokens for rows worth sealing, however many there are: a look counts
+# rows one by one. The others wait for the next poll.
+COMPACTION_LOOK_SECONDS = 0.1
 # Lost swaps of a job document before a poll leaves the repository to whoever wins them.
 COMPACTION_SWAPS_MAX = 3
 

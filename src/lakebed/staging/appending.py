@@ -25,7 +25,6 @@ from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.format.blocks import change_block
 from lakebed.kv.port import KVStore
 from lakebed.limits import (
-    SEALED_LAYERS_SLOWDOWN,
     SEGMENT_BATCH_ROWS,
     SEGMENT_LAYERS_MAX,
     SEGMENT_RETIRED_MAX,
@@ -37,6 +36,7 @@ from lakebed.model.ids import BranchName, Nonce
 from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
 from lakebed.model.segments import SegmentName, era_at
+from lakebed.staging.admission import require_admission
 from lakebed.staging.port import Branches, Segments
 from lakebed.staging.record import append_segment, find_appended, knows_layer, seal
 from lakebed.staging.sharing import SharedSegments
@@ -188,12 +188,11 @@ def _owner(call: str, branch: Branch) -> Nonce:
 
 def require_room(branch: Branch) -> None:
     """Raise `UnavailableError` (`TOO_MANY_LAYERS`) if a branch can take no segment from outside: it cannot go as rows."""
-    layers, left = len(branch.sealed), len(branch.retired)
-    if layers >= SEALED_LAYERS_SLOWDOWN or left >= SEGMENT_RETIRED_MAX:
+    require_admission(branch)
+    left = len(branch.retired)
+    if left >= SEGMENT_RETIRED_MAX:
         raise UnavailableError(
-            ErrorKind.TOO_MANY_LAYERS,
-            f"branch {branch.name} has {layers} layers of uncommitted changes, and {left} have just left it: "
-            "commit, reset or wait",
+            ErrorKind.TOO_MANY_LAYERS, f"{left} layers have just left branch {branch.name}: wait, or commit"
         )
 
 

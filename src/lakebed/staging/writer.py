@@ -43,13 +43,13 @@ from lakebed.limits import (
     BACKOFF_MAX_SECONDS,
     BACKOFF_SECONDS,
     BATCH_ROWS_MAX,
-    SEALED_LAYERS_SLOWDOWN,
     SWAP_ATTEMPTS_MAX,
 )
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Change
 from lakebed.model.ids import BranchName, Nonce, Path, StagingToken
 from lakebed.model.repository import Repository
+from lakebed.staging.admission import require_admission
 from lakebed.staging.appending import Appender, sorted_block
 from lakebed.staging.conditions import Condition, require
 from lakebed.staging.port import Base, Branches
@@ -235,11 +235,7 @@ class BranchWriter:
         branch = self._branch
         if branch is None or any(request.condition is not None for request in batch):
             branch = (await self._branches.get(self._repo, self._name)).value
-        if len(branch.sealed) >= SEALED_LAYERS_SLOWDOWN:
-            raise UnavailableError(
-                ErrorKind.TOO_MANY_LAYERS,
-                f"branch {self._name} has {len(branch.sealed)} layers of uncommitted changes: commit, reset or wait",
-            )
+        require_admission(branch)
         if branch.staging_token is None:
             token = new_token(self._repo, self._name, self._ids)
             opened = await self._branches.update(

@@ -24,7 +24,7 @@ REPO = Repository(
     bare=False,
 )
 keys = st.text("abc", min_size=1, max_size=3)
-datasets = st.lists(st.sets(keys, min_size=1, max_size=5), min_size=1, max_size=20)
+datasets = st.lists(st.sets(keys, min_size=1, max_size=15), min_size=1, max_size=20)
 
 
 def layer(held: set[str], seq: int) -> SegmentLayer:
