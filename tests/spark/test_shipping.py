@@ -9,10 +9,13 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.spark.shipping import pack
 from tests.spark.conftest import CLUSTER, on
+
+pytestmark = pytest.mark.timeout(600)
 
 # What is installed here in site-packages, without what is installed as links: so without lakebed.
 BARE = """#!/bin/sh
@@ -46,7 +49,7 @@ def test_executors_without_lakebed_get_it_with_its_entry_points(tmp_path: Path) 
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYSPARK_PYTHON": str(bare)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=560,
         check=False,
     )
 

@@ -206,7 +206,9 @@ def _translated() -> Iterator[None]:
 
 
 def _not_started(log: Path, why: str) -> InvalidInputError:
-    said = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    # Where in Spark it happened helps nobody here.
+    said = [line for line in lines if not line.startswith(("\tat ", "WARNING: "))][-_LOG_LINES:]
     return InvalidInputError(
         ErrorKind.INVALID_CONFIG, "\n  ".join([f"Spark did not start: {why}", *said]).rstrip()
     )
