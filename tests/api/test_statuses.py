@@ -54,8 +54,12 @@ SUCCESS: dict[str, set[int]] = {
     "popStash": {200},
     "pauseCompaction": {204},
     "resumeCompaction": {204},
+    "raiseCompactionEpoch": {200},
     "retryCompaction": {200},
     "compactBranch": {202},
+    "renewGarbageCollectionRun": {200},
+    "publishGarbageCollectionMark": {200},
+    "endGarbageCollectionRun": {204},
 }
 BY_METHOD = {"GET": {200}, "HEAD": {200}, "POST": {201}, "PUT": {204}, "DELETE": {204}}
 

@@ -63,6 +63,11 @@ class Compaction:
         self._caller.require(Action.CONTROL_COMPACTION, repository_arn(repo_name))
         await self._engine.compaction.pause(await self._engine.repo(repo_name), is_paused=is_paused)
 
+    async def raise_epoch(self, repo_name: str) -> int:
+        """Say that the database is a restored copy, and return the epoch of all tokens from now on."""
+        self._caller.require(Action.CONTROL_COMPACTION, repository_arn(repo_name))
+        return await self._engine.compaction.raise_epoch(await self._engine.repo(repo_name))
+
     async def retry(
         self, repo_name: str, jobs: Sequence[str] | None, *, failures_max: int | None = None
     ) -> int:

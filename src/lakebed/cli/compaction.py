@@ -14,13 +14,24 @@ app = typer.Typer(help="Watch and steer the merging of what is staged.", no_args
 
 @app.command()
 def status(repo: RepoArgument, *, json: JsonOption = False) -> None:
-    """Show what is staged and not merged yet, and the jobs that merge it."""
+    """Show what is staged and not merged yet, and the jobs that merge it.
+
+    A job that is parked failed too often: its error says why, and `retry` tries it again. One that is
+    queued with an error waits for a store that failed it, and is tried again by itself.
+    """
     with Client() as client:
         found = client.repo(parse_repo(repo)).compaction.state()
     if json:
         print_json(found)
         return
     say("{} sealed layers{}", str(found.sealed_layers), "; no jobs are begun: paused" if found.paused else "")
+    if found.flushed_bytes:
+        say(
+            "{} bytes of layers were merged, {} bytes of files made of them: write amplification {}",
+            f"{found.flushed_bytes:,}",
+            f"{found.written_bytes:,}",
+            f"{found.written_bytes / found.flushed_bytes:.2f}",
+        )
     print_table(
         ("branch", "sealed layers", "changes in the tree"),
         (
@@ -44,7 +55,10 @@ def status(repo: RepoArgument, *, json: JsonOption = False) -> None:
 
 @app.command()
 def pause(repo: RepoArgument, *, json: JsonOption = False) -> None:
-    """Begin no more jobs in a repository; what runs goes on."""
+    """Begin no more jobs in a repository; what runs goes on.
+
+    Writers are asked to wait when a branch has too many layers: resume before that.
+    """
     with Client() as client:
         client.repo(parse_repo(repo)).compaction.pause()
     say_done(
@@ -54,7 +68,7 @@ def pause(repo: RepoArgument, *, json: JsonOption = False) -> None:
 
 @app.command()
 def resume(repo: RepoArgument, *, json: JsonOption = False) -> None:
-    """Begin jobs again."""
+    """Begin jobs again after a pause."""
     with Client() as client:
         client.repo(parse_repo(repo)).compaction.resume()
     say_done(
@@ -64,7 +78,12 @@ def resume(repo: RepoArgument, *, json: JsonOption = False) -> None:
 
 @app.command()
 def run(branch: BranchArgument, *, json: JsonOption = False) -> None:
-    """Ask for everything staged on a branch to be merged, whatever its size."""
+    """Ask for everything staged on a branch to be merged, whatever its size.
+
+    It returns at once, and a compactor does the job: `status` shows how far it is.
+
+    Example: lakebed compaction run lakebed://shop/main
+    """
     uri = parse_ref(branch)
     with Client() as client:
         job = client.repo(uri.repo).compaction.run(uri.ref)
@@ -77,6 +96,34 @@ def run(branch: BranchArgument, *, json: JsonOption = False) -> None:
 
 
 @app.command()
+def epoch(
+    repo: Annotated[
+        str | None, typer.Argument(metavar="[REPO]", help="The repository.", show_default=False)
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Every repository.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """After the database was restored from a copy or a fail-over: let no attempt of before get in.
+
+    A restored database gives out numbers of attempts that were given out before. This raises them above all of those. Do it
+    before compactors are started again; once too often does no harm.
+
+    Example: lakebed compaction epoch --all
+    """
+    if (repo is not None) == everything:
+        raise typer.BadParameter("name the repository, or say --all")
+    with Client() as client:
+        names = [parse_repo(repo)] if repo is not None else [each.id for each in client.repositories()]
+        raised = {name: client.repo(name).compaction.raise_epoch() for name in names}
+    if json:
+        print_json(raised)
+        return
+    for name, number in raised.items():
+        say("the epoch of {} is {}", name, str(number))
+
+
+@app.command()
 def retry(
     repo: RepoArgument,
     job: Annotated[
@@ -85,7 +132,8 @@ def retry(
     *,
     everything: Annotated[bool, typer.Option("--all", help="All parked jobs.")] = False,
     max_failures: Annotated[
-        int | None, typer.Option(min=0, help="How often they may fail before they are parked again.")
+        int | None,
+        typer.Option(min=0, help="How often they may fail before they are parked again; usually 3."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from lakebed.client.replies import (
     BranchCompaction,
+    CompactionEpoch,
     CompactionJob,
     CompactionRetried,
     CompactionStarted,
@@ -39,6 +40,11 @@ class Compaction:
         """Ask for everything staged on a branch to be merged; return the job, or None if there is nothing to do."""
         answer = self._transport.post(*self._repo, "branches", branch, "compaction", body={}, repeatable=True)
         return decode(answer, CompactionStarted).job
+
+    def raise_epoch(self) -> int:
+        """Say that the database was restored from a copy; return the epoch of all tokens from now on."""
+        answer = self._transport.post(*self._repo, "compaction", "epoch", body={})
+        return decode(answer, CompactionEpoch).epoch
 
     def retry(self, jobs: Sequence[str] | None = None, *, max_failures: int | None = None) -> int:
         """Try parked jobs again (None: all of them), and return how many they are."""

@@ -6,7 +6,7 @@ when it wakes up. Until it does, the branch record keeps its result out.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from traceback import format_exception
 
 from lakebed.compaction.jobs import JobRunner, Made
@@ -69,7 +69,7 @@ class RunningAttempt:
     def _ended(self, work: "asyncio.Task[Status]") -> Ended:
         error = work.exception()
         if error is None:
-            return Ended(report=self._report(work.result()), made=self._made)
+            return Ended(report=self._done(work.result()), made=self._made)
         job = self.assignment.job
         if _has_moved(error):
             return Ended(report=self._report(Status.RELEASED, str(error)))
@@ -78,6 +78,12 @@ class RunningAttempt:
         if not isinstance(error, LakebedError):
             log.error("compaction_crashed", job=job.id, traceback="".join(format_exception(error)))
         return Ended(report=self._report(Status.FAILED, f"{type(error).__name__}: {error}"))
+
+    def _done(self, status: Status) -> Report:
+        made = self._made
+        assert made is not None, "nothing is installed before it is made"
+        flushed = self._service.flushed_bytes(made.fresh)
+        return replace(self._report(status), flushed_bytes=flushed, written_bytes=made.bytes_written)
 
     def _report(self, status: Status, error: str = "") -> Report:
         job, token = self.assignment.attempt

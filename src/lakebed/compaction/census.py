@@ -6,7 +6,7 @@ ends and when there are too many; that costs another count, never a wrong decisi
 
 from collections.abc import AsyncGenerator, Iterable
 
-from lakebed.compaction.load import Load
+from lakebed.compaction.load import Load, Loads
 from lakebed.env.work import Workers
 from lakebed.format.rows import ROW_PREFIX, count_tombstones
 from lakebed.kv.port import KVStore, Page, prefix_end
@@ -55,6 +55,10 @@ class Census:
         while len(self._known) > self._counts_max:
             del self._known[next(iter(self._known))]
         return found
+
+    def known(self) -> Loads:
+        """Return what is remembered."""
+        return self._known
 
     async def count(self, token: StagingToken, *, rows_max: int | None = None) -> Load:
         """Return how much lies in a token now, as far as so many rows."""

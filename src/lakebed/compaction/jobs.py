@@ -41,6 +41,8 @@ class Made:
     """Of those changes, as they lie in memory."""
     bytes_written: int
     """Of files that were not there before."""
+    fresh: tuple[Layer, ...] = ()
+    """Those sources that no job has merged before."""
 
 
 class JobRunner:
@@ -61,9 +63,12 @@ class JobRunner:
         start = place_of(branch, job.spec)
         assert start is not None, "the guard has found the run"
         run = branch.sealed[start : start + len(job.spec.sources)]
-        if job.spec.kind is JobKind.L2:
-            return await self._make_tree(repo, job, _only(branch, run))
-        return await self._make_segment(repo, job, branch, run)
+        made = (
+            await self._make_tree(repo, job, _only(branch, run))
+            if job.spec.kind is JobKind.L2
+            else await self._make_segment(repo, job, branch, run)
+        )
+        return replace(made, fresh=tuple(layer for layer in run if level_of(layer) == 0))
 
     async def _wanted(self, repo: Repository, job: Job) -> Branch:
         """Return the branch as it is, if the result of the job could be installed now."""

@@ -1,6 +1,6 @@
 """What compaction counts for Prometheus.
 
-Write amplification is bytes written by bytes read, over any time: the quotient of two counters, so that
+Write amplification is bytes written by bytes flushed, over any time: the quotient of two counters, so that
 whoever looks chooses the time.
 """
 
@@ -36,6 +36,11 @@ class CompactionMeters:
         )
         self._written = Counter(
             "lakebed_compaction_written_bytes", "Bytes of files made.", ["kind"], registry=registry
+        )
+        self._flushed = Counter(
+            "lakebed_compaction_flushed_bytes",
+            "Bytes of layers merged for the first time, as writers made them.",
+            registry=registry,
         )
         self._lost = Counter(
             "lakebed_compaction_leases_lost", "Jobs that a worker had to stop.", registry=registry
@@ -75,6 +80,10 @@ class CompactionMeters:
             self._rows.labels(kind.value).inc(made.rows)
             self._read.labels(kind.value).inc(made.bytes_read)
             self._written.labels(kind.value).inc(made.bytes_written)
+
+    def flushed(self, size: int) -> None:
+        """Count the bytes of layers that were merged for the first time."""
+        self._flushed.inc(size)
 
     def lost(self) -> None:
         """Count a job that this worker had to stop."""

@@ -50,6 +50,9 @@ class Report:
     token: int
     status: Status
     error: str = ""
+    flushed_bytes: int = 0
+    """Of layers that were merged for the first time."""
+    written_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +110,8 @@ class _Draft:
         self._held = [held for held in schedule.held if held.until > self._now]
         self._next_number = schedule.next_number
         self._free = {kind: poll.free.get(kind, 0) for kind in JobKind}
+        self._flushed = 0
+        self._written = 0
         self._lost: list[str] = []
         self._assigned: list[str] = []
         self._reported: set[str] = set()
@@ -122,6 +127,8 @@ class _Draft:
         match report.status:
             case Status.DONE:
                 del self._jobs[job.id]
+                self._flushed += report.flushed_bytes
+                self._written += report.written_bytes
             case Status.FAILED:
                 if job.state is JobState.RUNNING:
                     self._fail(job, report.error)
@@ -190,6 +197,8 @@ class _Draft:
             held=tuple(self._held[-self._limits.held_max :]),
             last_token=self._last_token,
             next_number=self._next_number,
+            flushed_bytes=self._flushed,
+            written_bytes=self._written,
             assigned=tuple(self._jobs[job_id] for job_id in self._assigned),
             lost=tuple(self._lost),
         )

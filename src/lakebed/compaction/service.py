@@ -16,7 +16,7 @@ An install is one swap of the branch record as well. It is refused, not lost, wh
 longer what the job was planned on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -26,11 +26,12 @@ from lakebed.compaction.fairness import Demand, share
 from lakebed.compaction.guard import slot_of, spec_refusal
 from lakebed.compaction.install import claim, has_landed, install
 from lakebed.compaction.limits import CompactionLimits
+from lakebed.compaction.load import total_load
 from lakebed.compaction.planner import plan
 from lakebed.compaction.scheduler import Poll, Report, Status, prepare
 from lakebed.compaction.sealer import Sealer
 from lakebed.compaction.store import Attempt, JobStore
-from lakebed.compaction.update import apply, paused, queued, retried
+from lakebed.compaction.update import apply, next_epoch, paused, queued, retried
 from lakebed.errors import (
     ConflictError,
     ErrorKind,
@@ -43,7 +44,9 @@ from lakebed.limits import COMPACTION_SWAPS_MAX
 from lakebed.model.branch import Slot
 from lakebed.model.compaction import Job, JobKind, JobState, Output, Schedule, Spec
 from lakebed.model.ids import BranchName, RepoUid
+from lakebed.model.layers import Layer
 from lakebed.model.repository import Repository
+from lakebed.model.segments import era_at
 from lakebed.refs.backoff import back_off
 from lakebed.refs.repositories import Repositories
 from lakebed.telemetry.log import get_logger
@@ -117,7 +120,8 @@ class CompactionService:
         self._repositories = repositories
         self._kinds = kinds
         self._last: RepoUid | None = None
-        census = Census(parts.kv, parts.workers)
+        self._unreadable: dict[RepoUid, str] = {}
+        self._census = census = Census(parts.kv, parts.workers)
         self.limits = limits or CompactionLimits()
         self.jobs = JobStore(parts.kv, clock=parts.clock, ids=parts.ids)
         self._sealer = Sealer(parts.branches, census, clock=parts.clock, limits=self.limits)
@@ -182,6 +186,10 @@ class CompactionService:
             return await self._after_refusal(repo, spec)
         return Status.DONE
 
+    def flushed_bytes(self, layers: Iterable[Layer]) -> int:
+        """Return how large layers are as writers made them; tokens as far as they were counted."""
+        return total_load(layers, self._census.known()).bytes
+
     async def ask(self, repo: Repository, name: BranchName) -> Job | None:
         """Queue a job that brings what is staged on a branch into its tree; None if there is nothing to do.
 
@@ -224,6 +232,14 @@ class CompactionService:
             ),
         )
 
+    async def raise_epoch(self, repo: Repository) -> int:
+        """Make every token from now on greater than any of a later copy of the database; return the epoch."""
+        era = era_at(await self.jobs.now())
+        changed = await self.jobs.change(
+            repo, lambda schedule, update: next_epoch(schedule, era=era, update=update)
+        )
+        return changed.epoch
+
     async def retry(
         self, repo: Repository, jobs: Sequence[str] | None = None, *, failures_max: int | None = None
     ) -> int:
@@ -256,9 +272,17 @@ class CompactionService:
                 desks.append(await self._desks.read(found.value))
             except LakebedError as error:
                 # One repository that cannot be read, or that a newer lakebed plans, must not stop the others.
-                log.warning("compaction_poll_failed", repository=found.value.name, error=str(error))
+                self._say_once(found.value, str(error))
+            else:
+                self._unreadable.pop(found.value.uid, None)
         self._desks.forget_all_but(answer.seen)
         return desks
+
+    def _say_once(self, repo: Repository, error: str) -> None:
+        """Log why a repository is left alone: when it begins, not once a second for days."""
+        if self._unreadable.get(repo.uid) != error:
+            self._unreadable[repo.uid] = error
+            log.warning("compaction_left_alone", repository=repo.name, error=error)
 
     def _demand(self, desk: Desk, reports: tuple[Report, ...], free: int) -> Demand:
         poll = Poll(id="", worker="", free=dict.fromkeys(self._kinds, free), reports=reports)

@@ -26,6 +26,9 @@ class PlanUpdate:
     held: tuple[Held, ...] = ()
     last_token: int = 0
     next_number: int = 1
+    flushed_bytes: int = 0
+    written_bytes: int = 0
+    """What jobs that are done add to the schedule's."""
     assigned: tuple[Job, ...] = ()
     """Those of `written` that the asking worker gets; the slot is claimed before it is told."""
     lost: tuple[str, ...] = ()
@@ -61,6 +64,8 @@ def apply(schedule: Schedule, update: PlanUpdate) -> Schedule:
         last_token=update.last_token,
         next_number=update.next_number,
         update=update.id,
+        flushed_bytes=schedule.flushed_bytes + update.flushed_bytes,
+        written_bytes=schedule.written_bytes + update.written_bytes,
     )
 
 
@@ -97,6 +102,9 @@ def retried(schedule: Schedule, jobs: frozenset[str] | None, *, update: str, fai
     return replace(schedule, jobs=again, held=held, version=schedule.version + 1, update=update)
 
 
-def next_epoch(schedule: Schedule, *, update: str) -> Schedule:
-    """Return the schedule of a database that went back in time: its tokens are above all given out before."""
-    return replace(schedule, epoch=schedule.epoch + 1, version=schedule.version + 1, update=update)
+def next_epoch(schedule: Schedule, *, era: int = 0, update: str) -> Schedule:
+    """Return the schedule of a database that went back in time: its tokens are above all given out before.
+
+    `era` is the hour: of two restores of one copy, the later has the greater epoch although both find the same one.
+    """
+    return replace(schedule, epoch=max(schedule.epoch + 1, era), version=schedule.version + 1, update=update)

@@ -152,6 +152,8 @@ class CompactionWorker:
         self._rest(each.assignment.repo.uid, outcome)
         made = ended.made
         self._meters.ended(job.spec.kind, outcome, seconds=seconds, made=made)
+        if report is not None and outcome == Status.DONE:
+            self._meters.flushed(report.flushed_bytes)
         log.info(
             "compacted" if outcome == Status.DONE else "compaction_ended",
             repository=each.assignment.repo.name,

@@ -57,6 +57,8 @@ class _Schedule(Stored):
     next_number: int
     paused: bool
     update: str
+    flushed_bytes: int = 0
+    written_bytes: int = 0
 
 
 class _Lease(Stored):
@@ -83,6 +85,8 @@ def encode_schedule(schedule: Schedule) -> bytes:
             schedule.next_number,
             schedule.paused,
             schedule.update,
+            schedule.flushed_bytes,
+            schedule.written_bytes,
         )
     )
 
@@ -107,6 +111,8 @@ def decode_schedule(data: bytes) -> Schedule:
         next_number=s.next_number,
         paused=s.paused,
         update=s.update,
+        flushed_bytes=s.flushed_bytes,
+        written_bytes=s.written_bytes,
     )
 
 

@@ -133,6 +133,10 @@ class Schedule:
     next_number: int = 1
     paused: bool = False
     update: str = ""
+    flushed_bytes: int = 0
+    """Of layers as writers made them, over all jobs that were done. By it and the next: write amplification."""
+    written_bytes: int = 0
+    """Of the files that those jobs made."""
 
     @property
     def token_floor(self) -> int:

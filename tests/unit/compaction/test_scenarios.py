@@ -314,7 +314,7 @@ def test_25_after_a_restore_tokens_are_above_all_that_were_ever_given_out(world)
     lost = assigned(world, "w1")
     advance(world, lost, "claim", "work")
     world.record, world.schedule = backup
-    world.schedule = next_epoch(world.schedule, update="restored")
+    world.schedule = next_epoch(world.schedule, era=1, update="restored")
 
     again = assigned(world, "w2")
     assert again.job.token > lost.job.token

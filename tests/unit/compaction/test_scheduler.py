@@ -288,7 +288,7 @@ def test_tokens_are_above_what_any_branch_has_seen_and_above_older_epochs():
     (job,) = service.poll().assigned
     assert job.token == 501
 
-    service.schedule = next_epoch(service.schedule, update="e")
+    service.schedule = next_epoch(service.schedule, era=1, update="e")
     (again,) = service.poll(at=later(16)).assigned
     assert again.token == (1 << 40) + 1
 

@@ -1,5 +1,6 @@
 """Golden bytes in tests/golden/compaction hold version 1 of job documents for ever, one file a value."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
             next_number=5,
             paused=True,
             update="p1",
+            flushed_bytes=1 << 50,
+            written_bytes=9,
         ),
     ),
     "lease": (LEASE, Lease(job=SPEC.id, token=1 << 41, worker="w1", renewed_at=Instant(8))),
@@ -98,6 +101,15 @@ def test_a_field_added_later_is_skipped(name):
     fields = msgspec.msgpack.decode(encode(value)[1:])
 
     assert decode(b"\x01" + msgspec.msgpack.encode([*fields, {"added": ["later"]}])) == value
+
+
+def test_a_schedule_from_before_bytes_were_counted_has_none():
+    (encode, decode), value = VALUES["schedule-full"]
+    fields = msgspec.msgpack.decode(encode(value)[1:])
+
+    assert decode(b"\x01" + msgspec.msgpack.encode(fields[:-2])) == replace(
+        value, flushed_bytes=0, written_bytes=0
+    )
 
 
 @given(st.sampled_from(sorted(VALUES)), st.data())

@@ -55,6 +55,17 @@ class CompactionState(msgspec.Struct):
     sealed_layers: int
     jobs: list[CompactionJob]
     branches: list[BranchCompaction]
+    flushed_bytes: int
+    """Of layers as writers made them, merged so far."""
+    written_bytes: int
+    """Of the files that were made of them: by the number above it is the write amplification."""
+    epoch: int
+
+
+class CompactionEpoch(msgspec.Struct):
+    """The epoch of all tokens from now on."""
+
+    epoch: int
 
 
 class CompactionRetry(msgspec.Struct):
@@ -93,6 +104,9 @@ async def get_compaction(call: Call) -> Reply:
             found.sealed_layers,
             [_job(job) for job in found.schedule.jobs],
             [_branch(branch) for branch in found.branches],
+            found.schedule.flushed_bytes,
+            found.schedule.written_bytes,
+            found.schedule.epoch,
         ),
     )
 
@@ -121,6 +135,20 @@ async def resume_compaction(call: Call) -> Reply:
     """Begin jobs again."""
     await call.session.compaction.pause(call.path["repository"], is_paused=False)
     return empty_reply(204)
+
+
+@operations.add(
+    "POST",
+    "/repositories/{repository}/compaction/epoch",
+    "raiseCompactionEpoch",
+    replies={200: CompactionEpoch},
+    permissions=_CONTROL,
+)
+async def raise_compaction_epoch(call: Call) -> Reply:
+    """Say that the database was restored from a copy, or that another took its place."""
+    return json_reply(
+        200, CompactionEpoch(await call.session.compaction.raise_epoch(call.path["repository"]))
+    )
 
 
 @operations.add(
