@@ -203,6 +203,10 @@ HEAD_PAUSE_SECONDS_MAX = 0.5
 # Readers hold a branch record at most this long before they read it again; what leaves a branch stays readable for it.
 GRACE_SECONDS = 15 * 60.0
 
+# A scan that may outlast the grace renews its pin at half of this; one that did not is taken for dead, and what it held
+# back is freed.
+PIN_SECONDS = 120.0
+
 # Zero-copy copies are remembered for the collector this long.
 COPY_LIFETIME_SECONDS = 24 * 3600.0
 
@@ -432,5 +436,6 @@ assert SEGMENT_SHARED_DATASETS <= SEGMENT_DATASETS_MAX
 assert GC_RENEW_SECONDS * 3 <= GC_LEASE_SECONDS
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
 assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
+assert PIN_SECONDS < GRACE_SECONDS
 assert KV_PARTITION_BYTES_MAX + KV_KEY_BYTES_MAX < 2_704
 assert POSTGRES_STATEMENT_SECONDS < POSTGRES_REPLY_SECONDS

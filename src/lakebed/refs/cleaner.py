@@ -14,7 +14,8 @@ A repository's entry, when due, and only if no record names its uid any more:
 A layer that was retired for longer than a grace period (or sooner, if the record lists too many):
     1. write a clean-up entry for its token  crash: the entry alone does the rest
     2. swap  it out of `retired`             crash: the same; not while a stash that is popping may ask for it
-    3. drop  the token's partition when its grace is over, if no record names it as staging or sealed and no stash keeps it
+    3. drop  the token's partition when its grace is over, if no record names it as staging or sealed, no stash keeps it,
+             and no live pin was made before it was retired
     4. remove the entry
 1 before 2: afterwards only the entry knows of the token. Segments and trees have no partition: they stay
 listed for the whole grace, which protects their files, and then just leave the list. `segment_sweeper` deletes segments.
@@ -60,9 +61,11 @@ from lakebed.refs.keys import (
     branch_key,
     compaction_partition,
     due_before,
+    due_of,
     token_cleanup_key,
 )
 from lakebed.refs.owners import OpenStore, marker_key
+from lakebed.refs.pins import oldest_pin
 from lakebed.refs.repositories import Repositories, is_stale
 from lakebed.refs.scans import scan_records
 from lakebed.refs.segment_sweeper import SegmentSweeper
@@ -146,8 +149,12 @@ class Cleaner:
             record = decode_branch(item.value)
             tokens = [r for r in record.retired if isinstance(r.layer, TokenLayer)]
             surplus = tokens[:-RETIRED_LISTED]
-            old = [r for r in record.retired if r in surplus or after(r.at, GRACE_SECONDS) < now]
-            trees = tuple(r for r in record.retired_trees if after(r.at, GRACE_SECONDS) >= now)
+            pinned = None
+            if record.retired or record.retired_trees:
+                pinned = await oldest_pin(self._kv, partition, now)
+            due = [r for r in record.retired if _is_over(r.at, now, pinned)]
+            old = [r for r in record.retired if r in surplus or r in due]
+            trees = tuple(r for r in record.retired_trees if not _is_over(r.at, now, pinned))
             if old:
                 # Asked after the record was read: what is retired there is popped by now, or popping still.
                 popping = await self._layers_of_stashes(partition, {StashState.POPPING})
@@ -216,6 +223,9 @@ class Cleaner:
 
     async def _drop_token(self, key: bytes, entry: TokenCleanup, in_use: frozenset[StagingToken]) -> bool:
         if entry.token in in_use:
+            return False
+        pinned = await oldest_pin(self._kv, entry.partition, await self._kv.now())
+        if pinned is not None and after(due_of(key), -GRACE_SECONDS) >= pinned:
             return False
         await self._kv.drop(entry.token, first=[OPEN_KEY])
         await self._kv.delete_rows(CLEANUP_PARTITION, [key])
@@ -294,3 +304,8 @@ class Cleaner:
 
 def _tokens(layers: Iterable[Layer]) -> frozenset[StagingToken]:
     return frozenset(layer.token for layer in layers if isinstance(layer, TokenLayer))
+
+
+def _is_over(at: Instant, now: Instant, pinned: Instant | None) -> bool:
+    """Return whether the grace of what was retired at `at` is over; what went before a pin was made, its reader has not seen."""
+    return after(at, GRACE_SECONDS) < now and (pinned is None or at < pinned)

@@ -2,7 +2,7 @@
 
     lakebed:        repos/<repo>
     <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>  copies/<address>/<id>
-                    tasks/<id>  links/<address>  gc/state
+                    tasks/<id>  links/<address>  gc/state  pins/<id>
     cleanup:        <due>/<what>/<name>
 
 A repository's own partition carries its uid, so whoever holds a `Repository`
@@ -22,6 +22,7 @@ BRANCHES_PREFIX: Final = b"branches/"
 COMMITS_PREFIX: Final = b"commits/"
 TAGS_PREFIX: Final = b"tags/"
 STASHES_PREFIX: Final = b"stashes/"
+PINS_PREFIX: Final = b"pins/"
 COPIES_PREFIX: Final = b"copies/"
 TASKS_PREFIX: Final = b"tasks/"
 LINKS_PREFIX: Final = b"links/"
@@ -63,6 +64,11 @@ def stash_key(stash: Nonce) -> bytes:
     return STASHES_PREFIX + stash.encode()
 
 
+def pin_key(pin: Nonce) -> bytes:
+    """Return the key of a pin's record."""
+    return PINS_PREFIX + pin.encode()
+
+
 def repository_cleanup_key(due: Instant, uid: RepoUid) -> bytes:
     """Return the key of the entry that says what stays to be removed of a repository."""
     return b"%s/repository/%s" % (_due(due), uid.encode())
@@ -76,6 +82,11 @@ def token_cleanup_key(due: Instant, token: StagingToken) -> bytes:
 def due_before(now: Instant) -> bytes:
     """Return the key below which every clean-up entry is due."""
     return _due(Instant(now + 1))
+
+
+def due_of(key: bytes) -> Instant:
+    """Return when a clean-up entry is due."""
+    return Instant(int(key.split(b"/", 1)[0]))
 
 
 def _due(instant: Instant) -> bytes:

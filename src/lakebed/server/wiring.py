@@ -34,6 +34,7 @@ from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.commits import Commits
 from lakebed.refs.dump import RefsDumper
 from lakebed.refs.log import CommitLog
+from lakebed.refs.pins import Pins
 from lakebed.refs.protection import Protection
 from lakebed.refs.repositories import Repositories
 from lakebed.refs.repository_metadata import RepositoryMetadata
@@ -117,6 +118,7 @@ def wire(around: Surroundings) -> Wired:
         commits=commits,
         staging=staging,
         segments=segments,
+        pins=Pins(kv, clock=clock, ids=ids),
         trees_of=stores.trees,
         clock=clock,
         ids=ids,

@@ -14,6 +14,7 @@ from lakebed.model.ids import MetarangeId, Path
 from lakebed.model.repository import Repository
 from lakebed.refs.branches import Branches
 from lakebed.refs.commits import Commits
+from lakebed.refs.pins import Pins
 from lakebed.staging.port import Segments
 from lakebed.staging.staging import Staging
 
@@ -27,6 +28,7 @@ class Parts:
     commits: Commits
     staging: Staging
     segments: Segments
+    pins: Pins
     trees_of: Callable[[Repository], Awaitable[Trees]]
     clock: Clock
     ids: IdSource
