@@ -1,8 +1,8 @@
 """Copies of objects across refs and repositories, as the S3 endpoint makes them.
 
-Inside a repository no bytes move: both paths name the same address, and a note tells the
-collector of it before the copy can be seen. Between repositories the bytes are carried
-over, because an object never lies in another repository's namespace.
+Inside a repository no bytes move: both paths name the same address (see `shared_addresses`).
+Between repositories the bytes are carried over, because an object never lies in another
+repository's namespace.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,10 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import object_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
-from lakebed.format.records import encode_copy
-from lakebed.kv.port import Row
+from lakebed.catalog.shared_addresses import may_share
 from lakebed.model.entries import Entry
 from lakebed.model.ids import parse_path
 from lakebed.model.repository import Repository
-from lakebed.refs.keys import copy_key
 from lakebed.staging.conditions import Condition
 
 
@@ -67,11 +65,8 @@ class Copies:
         changed = change(found)
         now = await engine.parts.kv.now()
         address = found.address
-        if source_repo.uid == repo.uid:
-            # Written before the entry: the collector must know of the copy before the source can be deleted.
-            row = Row(copy_key(address, engine.parts.ids.token()), encode_copy(now))
-            await engine.parts.kv.set_rows(repo.partition, [row])
-        else:
+        is_own = source_repo.uid == repo.uid
+        if not (is_own and await may_share(engine, repo, source.ref, found)):
             address = engine.slices.next_address(now)
             await self._carry(source_repo, found, repo, address)
         copied = replace(changed, path=path, address=address, mtime=now)

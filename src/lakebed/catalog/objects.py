@@ -15,15 +15,13 @@ from lakebed.auth.arns import namespace_arn, object_arn, repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.digests import Digest
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.shared_addresses import may_share
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
-from lakebed.format.records import encode_copy
-from lakebed.kv.port import Row
 from lakebed.limits import INLINE_READ_BYTES_MAX, LIST_PAGE_DEFAULT, LIST_PAGE_MAX, METADATA_BYTES_MAX
 from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import BranchName, Path, parse_path
 from lakebed.model.repository import Repository
 from lakebed.objects.port import ByteRange, ObjectStore
-from lakebed.refs.keys import copy_key
 from lakebed.staging.conditions import Condition, IfAbsent, IfSame, require
 from lakebed.versioning.paging import BlockPage
 
@@ -214,10 +212,7 @@ class Objects:
         source = await engine.source(repo, source_ref or branch)
         found = await engine.view.stat(repo, source, parse_path(source_path))
         target, now = parse_path(dest_path), await engine.parts.kv.now()
-        if shallow:
-            # Written before the entry: the collector must know of the copy before the source can be deleted.
-            row = Row(copy_key(found.address, engine.parts.ids.token()), encode_copy(now))
-            await engine.parts.kv.set_rows(repo.partition, [row])
+        if shallow and await may_share(engine, repo, source_ref or branch, found):
             copied = replace(found, path=target, mtime=now)
         else:
             address = engine.slices.next_address(now)

@@ -64,6 +64,7 @@ from lakebed.refs.keys import (
     copy_address,
     link_address,
 )
+from lakebed.refs.pins import Pins
 from lakebed.refs.scans import scan_records
 from lakebed.versioning.parts import Parts
 
@@ -103,6 +104,7 @@ class UncommittedLists:
         self._store_of = store_of
         self._layers = LayerAddresses(parts)
         self._page_rows = page_rows
+        self._pins = Pins(parts.kv, clock=parts.clock, ids=parts.ids)
 
     async def page(self, repo: Repository, cursor: Cursor) -> PreparedPage:
         """Write one page.
@@ -111,6 +113,14 @@ class UncommittedLists:
             ConflictError: `TOO_LATE`: reading all of it takes too long to be one picture.
             CorruptError: something cannot be read.
         """
+        await self._require_soon(cursor)
+        async with self._pins.held(repo, "the listing of what is uncommitted") as held:
+            prepared = await self._page(repo, cursor)
+            held.require()
+        await self._require_soon(cursor)
+        return prepared
+
+    async def _page(self, repo: Repository, cursor: Cursor) -> PreparedPage:
         begun = self._parts.clock.monotonic()
         blocks: list[pa.Table] = []
         rows = 0
@@ -127,7 +137,6 @@ class UncommittedLists:
         data = await self._parts.workers.run(_encode, blocks)
         key = uncommitted_key(cursor.run, cursor.page, self._parts.ids.token())
         await (await self._store_of(repo)).put(key, data)
-        await self._require_soon(cursor)
         return PreparedPage(run=cursor.run, key=key, rows=rows, following=following)
 
     async def _require_soon(self, cursor: Cursor) -> None:
@@ -342,7 +351,7 @@ def _labelled(block: pa.Table, label: UncommittedSource) -> pa.Table:
             pc.divide(inside.column("mtime"), pa.scalar(SECOND, pa.int64())),
             pa.repeat(pa.scalar(label.value, pa.string()), inside.num_rows),
         ],
-        names=UNCOMMITTED_FILE.schema.names,
+        schema=UNCOMMITTED_FILE.schema,
     )
 
 

@@ -5,9 +5,11 @@ may run it at once.
 """
 
 from lakebed.catalog.link_tokens import LinkTokens
+from lakebed.catalog.shared_addresses import sweep_copies
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.errors import LakebedError
+from lakebed.model.ids import RepoUid
 from lakebed.model.repository import Repository
 from lakebed.server.wiring import Wired
 from lakebed.telemetry.log import get_logger
@@ -16,6 +18,7 @@ log = get_logger(__name__)
 
 # Often enough that branch records stay short at twenty commits a second, rare enough to cost nothing.
 INTERVAL_SECONDS = 10.0
+COPIES_SECONDS = 3600.0
 
 
 class Maintenance:
@@ -25,6 +28,7 @@ class Maintenance:
         self._wired = wired
         self._clock = clock
         self._ids = ids
+        self._copies_swept: dict[RepoUid, float] = {}
 
     async def run(self) -> None:
         """Work for ever, with a pause between two rounds."""
@@ -44,3 +48,11 @@ class Maintenance:
                 await self._wired.sessions.tasks.sweep(found.value)
                 await self._wired.catalog.part_uploads.sweep(found.value)
                 await LinkTokens(self._wired.engine).sweep(found.value)
+                await self._sweep_copies(found.value)
+
+    async def _sweep_copies(self, repo: Repository) -> None:
+        """Forget old notes of copies, seldom: all of them have to be looked at."""
+        now = self._clock.monotonic()
+        if now - self._copies_swept.get(repo.uid, -COPIES_SECONDS) >= COPIES_SECONDS:
+            await sweep_copies(self._wired.engine, repo)
+            self._copies_swept[repo.uid] = now

@@ -123,7 +123,8 @@ class Merger:
             "cherry-pick-committer": picked.committer,
         }
         request = replace(request, metadata=metadata)
-        return await self._pick(repo, name, request, base=parent, source=picked.tree, reads=_reads(picked))
+        # Nothing is taken from the parent, so it may have expired: it is only what the commit is compared with.
+        return await self._pick(repo, name, request, base=parent, source=picked.tree, reads=(picked.id,))
 
     async def _pick(
         self,
