@@ -8,20 +8,13 @@ an upload and a download of one large object with the server's memory meanwhile.
 """
 
 import argparse
-import base64
-import http.client
-import json
-import re
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from bench.over_http import MIB, Api, Load, memory_of, require_wrk
 from lakebed.testing.server_process import ServerProcess, running_server
 
 _REPO = "serving"
@@ -29,81 +22,6 @@ _FOLDERS = 1000
 _DOWNLOADS = 20_000
 _STAGED = 1000
 _BATCH = 10_000
-_MIB = 2**20
-
-
-class Api:
-    """Plain requests to a server."""
-
-    def __init__(self, server: ServerProcess) -> None:
-        where = urlsplit(server.endpoint)
-        self.endpoint = server.endpoint
-        self._connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=600)
-        key = f"{server.access_key}:{server.secret_key}".encode()
-        self.authorization = "Basic " + base64.b64encode(key).decode()
-
-    def __call__(self, method: str, path: str, body: Any = None) -> Any:
-        data = json.dumps(body) if body is not None else None
-        headers = {"Authorization": self.authorization, "Content-Type": "application/json"}
-        self._connection.request(method, f"/api/v1/repositories{path}", data, headers)
-        answer = self._connection.getresponse()
-        text = answer.read()
-        if answer.status >= 300:
-            raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
-        return text
-
-    def send_large(self, path: str, size: int) -> None:
-        """Upload `size` bytes as they are made."""
-        chunk = bytes(_MIB)
-        headers = {"Authorization": self.authorization, "Content-Length": str(size)}
-        parts = (chunk for _ in range(size // _MIB))
-        self._connection.request("POST", f"/api/v1/repositories{path}", parts, headers)
-        answer = self._connection.getresponse()
-        text = answer.read()
-        if answer.status != 201:
-            raise RuntimeError(f"upload: {answer.status} {text[:300]!r}")
-
-    def drain(self, path: str) -> int:
-        """Download, and return how many bytes came."""
-        headers = {"Authorization": self.authorization}
-        self._connection.request("GET", f"/api/v1/repositories{path}", headers=headers)
-        answer = self._connection.getresponse()
-        count = 0
-        while chunk := answer.read(4 * _MIB):
-            count += len(chunk)
-        return count
-
-
-class Load:
-    """wrk against one server."""
-
-    def __init__(self, api: Api, seconds: int) -> None:
-        self._api = api
-        self.seconds = seconds
-
-    def __call__(
-        self, method: str, path: str, *, below: int = 1, connections: int = 32, body: str = '""'
-    ) -> dict[str, Any]:
-        """Run `path`, a Lua expression in which i counts and r is a random number below `below`."""
-        script = f"""math.randomseed(7)
-local i = 0
-local headers = {{["Authorization"] = "{self._api.authorization}", ["Content-Type"] = "application/octet-stream"}}
-request = function()
-  i = i + 1
-  local r = math.random(0, {below} - 1)
-  return wrk.format("{method}", "/api/v1/repositories/{_REPO}" .. {path}, headers, {body})
-end"""
-        with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
-            file.write(script)
-            file.flush()
-            command = ["wrk", "-t1", f"-c{connections}", f"-d{self.seconds}s", "--latency", "-s", file.name]
-            out = subprocess.run([*command, self._api.endpoint], capture_output=True, text=True, check=True)
-        bad = re.search(r"Non-2xx or 3xx responses: (\d+)", out.stdout)
-        return {
-            "rate": float(_found(r"Requests/sec:\s+([\d.]+)", out.stdout)),
-            "p99": _found(r"99%\s+([\d.]+\w+)", out.stdout),
-            "bad": int(bad[1]) if bad else 0,
-        }
 
 
 def main() -> None:
@@ -116,8 +34,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path("/var/tmp/lakebed-serving"))
     arguments = parser.parse_args()
-    if shutil.which("wrk") is None:
-        sys.exit("this needs wrk: install Debian's package of that name")
+    require_wrk()
     arguments.work.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=arguments.work) as folder,
@@ -128,7 +45,7 @@ def main() -> None:
 
 def _measure(server: ServerProcess, arguments: argparse.Namespace) -> None:
     api = Api(server)
-    load = Load(api, arguments.seconds)
+    load = Load(api, _REPO, arguments.seconds)
     _fill(api, server, arguments.objects)
     print("| what | rate | p99 | beside | refused |\n|---|--:|--:|--:|--:|")
     clean = {name: read(load) for name, read in _reads(arguments.objects).items()}
@@ -140,7 +57,7 @@ def _measure(server: ServerProcess, arguments: argparse.Namespace) -> None:
         _row(
             f"{name}, with {_STAGED:,} staged", figure, f"{figure['rate'] / clean[name]['rate']:.2f} of clean"
         )
-    memory = _memory(server)
+    memory = memory_of(server)
     _row("upload of 1 KiB", load("POST", _LUA_UPLOAD, body='string.rep("x", 1024)'))
     _fill_downloads(load)
     _row(f"download, {_DOWNLOADS:,} different", load("GET", _LUA_DOWNLOAD, below=_DOWNLOADS))
@@ -206,41 +123,24 @@ def _fill_downloads(load: Load) -> None:
 
 
 def _move_large(api: Api, server: ServerProcess, size: int) -> None:
-    before = _memory(server)
+    before = memory_of(server)
     started = time.monotonic()
     api.send_large(f"/{_REPO}/branches/main/objects?path=large", size)
     sent = time.monotonic() - started
-    after_upload = _memory(server)
+    after_upload = memory_of(server)
     started = time.monotonic()
     got = api.drain(f"/{_REPO}/refs/main/objects?path=large")
     taken = time.monotonic() - started
     assert got == size
     print(
-        f"\nOne object of {size / 2**30:.0f} GiB: up {size / _MIB / sent:,.0f} MiB/s, down "
-        f"{size / _MIB / taken:,.0f} MiB/s; RssAnon before, after the upload, after the download: "
-        f"{before}, {after_upload}, {_memory(server)} MiB (peak resident {_memory(server, 'VmHWM')} MiB)."
+        f"\nOne object of {size / 2**30:.0f} GiB: up {size / MIB / sent:,.0f} MiB/s, down "
+        f"{size / MIB / taken:,.0f} MiB/s; RssAnon before, after the upload, after the download: "
+        f"{before}, {after_upload}, {memory_of(server)} MiB (peak resident {memory_of(server, 'VmHWM')} MiB)."
     )
-
-
-def _memory(server: ServerProcess, field: str = "RssAnon") -> list[int]:
-    children = subprocess.run(
-        ["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True, check=True
-    ).stdout.split()
-    found = []
-    for child in children:
-        status = Path(f"/proc/{child}/status").read_text()
-        found.append(int(_found(rf"{field}:\s+(\d+) kB", status)) // 1024)
-    return found
 
 
 def _row(name: str, figure: dict[str, Any], beside: str = "") -> None:
     print(f"| {name} | {figure['rate']:,.0f} /s | {figure['p99']} | {beside} | {figure['bad']} |", flush=True)
-
-
-def _found(pattern: str, text: str) -> str:
-    found = re.search(pattern, text)
-    assert found is not None, f"{pattern} in {text[-500:]}"
-    return found[1]
 
 
 if __name__ == "__main__":

@@ -30,9 +30,12 @@ class RangeCache:
         workers: Workers,
         bytes_max: int = CACHE_BYTES_DEFAULT,
         open_bytes_max: int = OPEN_RANGES_BYTES_MAX,
+        fills: bool = True,
     ) -> None:
+        """With `fills` off, the folder is only read: by who reads most things once, and shares a disk with others."""
         self._folder = CacheFolder(folder, bytes_max=bytes_max) if folder is not None else None
         self._workers = workers
+        self._fills = fills
         self._open: OrderedDict[str, OpenRange] = OrderedDict()
         self._open_bytes = 0
         self._open_bytes_max = open_bytes_max if folder is not None else bytes_max
@@ -60,6 +63,8 @@ class RangeCache:
 
     async def put(self, name: str, table: pa.Table) -> None:
         """Keep a table that its writer has at hand, so that nobody has to fetch it."""
+        if not self._fills:
+            return
         if self._folder is None or not await self._workers.run(self._folder.write, name, table):
             self._keep_open(name, OpenRange(table))
 
@@ -90,7 +95,7 @@ class RangeCache:
             table = await self._workers.run(self._folder.read, name)
         if table is None:
             table = await fetch()
-            if self._folder is not None:
+            if self._folder is not None and self._fills:
                 table = await self._workers.run(_exchange, self._folder, name, table)
         opened = OpenRange(table)
         self._keep_open(name, opened)

@@ -1,7 +1,7 @@
 """`Sealer`: closes staging tokens that hold enough to be compacted.
 
 Rows arrive without a change of the branch record, so it looks into tokens: no further than to
-the number of rows that decides, no more tokens at a time than `COMPACTION_STAGED_LOOKS`, and
+the number of rows that decides, for no longer than `COMPACTION_LOOK_SECONDS` at a time, and
 into each so rarely that looking stays a small part of the time. What it remembers only tells when a
 token last grew; a process that starts knows everything after one pause.
 """
@@ -17,8 +17,8 @@ from lakebed.env.clock import Clock, Instant
 from lakebed.errors import ConflictError, NotFoundError
 from lakebed.limits import (
     COMPACTION_COUNTS_MAX,
+    COMPACTION_LOOK_SECONDS,
     COMPACTION_POLL_SHARE,
-    COMPACTION_STAGED_LOOKS,
     SEALED_LAYERS_SLOWDOWN,
 )
 from lakebed.model.branch import Branch
@@ -61,9 +61,14 @@ class Sealer:
             for branch in branches
             if branch.staging_token is not None and len(branch.sealed) < _LAYERS_MAX
         ]
-        due = [each for each in due if each[0] <= self._clock.monotonic()]
+        begun = self._clock.monotonic()
+        due = [each for each in due if each[0] <= begun]
+        looked = False
         # Those first that were not looked into for the longest time: nobody is passed over for ever.
-        for _, token, branch in sorted(due, key=lambda each: each[0])[:COMPACTION_STAGED_LOOKS]:
+        for _, token, branch in sorted(due, key=lambda each: each[0]):
+            if looked and self._clock.monotonic() >= begun + COMPACTION_LOOK_SECONDS:
+                break
+            looked = True
             reason = await self._look(token, now)
             if reason is None:
                 continue

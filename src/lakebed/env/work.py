@@ -8,13 +8,14 @@ keeps it deterministic.
 import asyncio
 import multiprocessing
 import os
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing.connection import wait
 from typing import ParamSpec, Protocol, TypeVar
+
+from lakebed.env.priority import be_nice
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +38,7 @@ class ThreadWorkers:
 
     def __init__(self, threads: int, *, nice: int = 0) -> None:
         self._pool = ThreadPoolExecutor(
-            threads, thread_name_prefix="lakebed-work", initializer=partial(_be_nice, nice)
+            threads, thread_name_prefix="lakebed-work", initializer=partial(be_nice, nice)
         )
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -46,12 +47,6 @@ class ThreadWorkers:
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _be_nice(nice: int) -> None:
-    if nice and sys.platform == "linux":
-        # Linux knows niceness for each thread; elsewhere this would slow the whole process down.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
 
 
 class ProcessWorkers:

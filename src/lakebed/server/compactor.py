@@ -18,7 +18,9 @@ from lakebed.compaction.meters import CompactionMeters
 from lakebed.compaction.worker import CompactionWorker
 from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SystemIds
+from lakebed.env.priority import be_idle
 from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
+from lakebed.kv.drivers.lmdb import LmdbKV
 from lakebed.server.config import Config, decode_config, load_config
 from lakebed.server.data_folder import Layout, make_data_folder
 from lakebed.server.draining import drain
@@ -75,8 +77,9 @@ def compactor(
 def compact(encoded: str, supervisor: Connection) -> None:
     """Compact in a process that a server's supervisor has started."""
     config = decode_config(encoded)
-    # A terminal that goes away takes its whole session with it: this process ends in order, with its supervisor.
-    os.setsid()
+    # A terminal that goes away takes the group of its foreground with it: this process ends in order, with its
+    # supervisor. It stays in the session: only among processes of one can those in the background give way.
+    os.setpgid(0, 0)
     configure(level=config.log_level, json=config.log_json)
     end_with_supervisor(config.shutdown_seconds)
     os.nice(_NICE)
@@ -100,11 +103,24 @@ async def _compact(config: Config, meters: CompactionMeters) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     while not stop.is_set():
         try:
-            async with open_engine(config, Layout(config.data.absolute())) as wired:
+            async with open_engine(config, Layout(config.data.absolute()), background=True) as wired:
+                _step_back(wired)
                 await _work(config, wired, meters, stop)
         except UnavailableError as error:
             log.warning("compactor_not_started", kind=error.kind, error=str(error))
             await SystemClock().sleep(_RETRY_SECONDS)
+
+
+def _step_back(wired: Wired) -> None:
+    """Let this process go only while nobody else wants the processor.
+
+    Its writes to the embedded database stay as urgent as they were, in a thread of their own, which is there
+    already: whoever holds the database's lock must get on, because everybody else waits for it.
+    """
+    kv = wired.engine.parts.kv
+    if isinstance(kv, LmdbKV):
+        kv.writer.inline = False
+    be_idle()
 
 
 async def _work(config: Config, wired: Wired, meters: CompactionMeters, stop: asyncio.Event) -> None:

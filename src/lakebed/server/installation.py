@@ -51,12 +51,17 @@ async def open_installation(config: Config) -> AsyncIterator[Wired]:
 
 @asynccontextmanager
 async def open_engine(
-    config: Config, folder: Layout, *, registry: CollectorRegistry | None = None
+    config: Config,
+    folder: Layout,
+    *,
+    registry: CollectorRegistry | None = None,
+    background: bool = False,
 ) -> AsyncIterator[Wired]:
     """Yield an engine on a data folder that this process, or the one that started it, holds.
 
     With a `registry`, calls to stores across a network are counted and timed in it. What is embedded
-    is not: measuring would take longer than the call.
+    is not: measuring would take longer than the call. Who works in the `background`
+    leaves the cache's space, and the disk's time, to others.
     """
     async with AsyncExitStack() as stack:
         clock, ids = SystemClock(), SystemIds()
@@ -97,7 +102,9 @@ async def open_engine(
                 open_store=open_namespace,
                 external=external,
                 canonical_namespace=canonical,
-                cache=RangeCache(folder.cache, workers=workers, bytes_max=config.cache_bytes),
+                cache=RangeCache(
+                    folder.cache, workers=workers, bytes_max=config.cache_bytes, fills=not background
+                ),
                 workers=workers,
                 processes=processes,
                 transfers=storage_workers,

@@ -36,8 +36,9 @@ log = get_logger(__name__)
 def work(encoded: str, sockets: Sequence[socket.socket], balance: Balance, supervisor: Connection) -> None:
     """Serve on the sockets (the second one is for S3 alone) until told to stop."""
     config = decode_config(encoded)
-    # A terminal that goes away takes its whole session with it: this process ends in order, with its supervisor.
-    os.setsid()
+    # A terminal that goes away takes the group of its foreground with it: this process ends in order, with its
+    # supervisor. It stays in the session: only among processes of one can those in the background give way.
+    os.setpgid(0, 0)
     configure(level=config.log_level, json=config.log_json)
     end_with_supervisor(config.shutdown_seconds)
     uvloop.run(_serve(config, sockets, balance, supervisor))

@@ -104,6 +104,21 @@ async def test_what_was_put_is_never_fetched(tmp_path):
         assert (await shared.get(NAME, forbidden)).block.equals(BLOCK)
 
 
+async def test_who_does_not_fill_the_folder_still_reads_it(tmp_path):
+    other, written = Source(numbered(range(10))), cache(tmp_path)
+    await written.put(NAME, BLOCK)
+    reading = cache(tmp_path, fills=False)
+
+    assert (await reading.get(NAME, forbidden)).block.equals(BLOCK)
+    name = name_of(other.block)
+    await reading.put(name, other.block)
+    await reading.get(name, other)
+    await reading.get(name, other)
+
+    assert other.fetches == 1
+    assert len([file for file in tmp_path.rglob("*") if file.is_file()]) == 1
+
+
 async def test_what_was_dropped_is_fetched_again(tmp_path):
     for folder in (tmp_path, None):
         source, shared = Source(), cache(folder)

@@ -7,7 +7,7 @@ from lakebed.compaction import sealer
 
 
 async def test_nobody_is_passed_over_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealer, "COMPACTION_STAGED_LOOKS", 1)
+    monkeypatch.setattr(sealer, "COMPACTION_LOOK_SECONDS", 0.0)
     async with open_shell() as shell:
         await shell.wired.catalog.branches.create("lake", "zoo", "main")
         await shell.put("main", a="never enough")

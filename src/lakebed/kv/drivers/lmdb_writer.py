@@ -69,6 +69,8 @@ class Writer:
         self._queue: SimpleQueue[_Waiting | _Stop] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="lakebed-lmdb-writer", daemon=True)
         self._stopping = False
+        self.inline = True
+        """Whether small writes are made in the caller's thread, where that is quicker."""
         self.commits_count = 0
         """Transactions so far; far fewer than requests when many callers write at once."""
 
@@ -103,7 +105,8 @@ class Writer:
 
     def _is_large(self, request: Request[Any]) -> bool:
         return (
-            request.rows_count > LMDB_INLINE_ROWS_MAX
+            not self.inline
+            or request.rows_count > LMDB_INLINE_ROWS_MAX
             or request.bytes_count > LMDB_INLINE_BYTES_MAX
             or self._clock.monotonic() < self._thread_until
         )
