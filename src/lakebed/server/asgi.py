@@ -173,5 +173,5 @@ def _storage_info(config: Config) -> StorageInfo:
         s3_endpoint=config.storage.s3_endpoint or "",
         s3_region=config.storage.s3_region,
         s3_path_style=config.storage.s3_path_style,
-        data_dir=config.storage.data_dir,
+        data_dir=config.storage.data_dir or Layout(config.data.absolute()).objects,
     )

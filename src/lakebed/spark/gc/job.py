@@ -133,13 +133,13 @@ def _open_engine(name: str) -> EngineOpener:
     engines: dict[str, EntryPoint] = {each.name: each for each in entry_points(group=_GROUP)}
     if name not in engines:
         known = " or ".join(sorted(engines))
-        raise InvalidInputError(ErrorKind.INVALID_CONFIG, f"there is no engine {name!r}: say {known}")
+        raise InvalidInputError(ErrorKind.INVALID_CONFIG, f"there is no engine '{name}': say {known}")
     try:
         return cast("EngineOpener", engines[name].load())
     except ModuleNotFoundError as error:
         raise InvalidInputError(
             ErrorKind.INVALID_CONFIG,
-            f"the engine {name!r} needs the module {error.name!r}: install 'lakebed[spark]', or say --engine polars",
+            f"the engine '{name}' needs the module {error.name!r}: install 'lakebed[spark]', or say --engine polars",
         ) from error
 
 
