@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,9 @@ from tests.server.backlog import Backlog, check, make_backlog
 from tests.spark.conftest import CLUSTER, on
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+
+# Of the backlog's changes, those that none above them hides.
+ROWS_MAIN, ROWS = 90_000, 99_000
 
 
 def told(backlog: Backlog, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -48,7 +52,7 @@ async def test_two_executors_drain_a_backlog_in_a_remote_database(
     assert sum(each.tasks for each in done) == 2
     assert len({(each.machine, each.process) for each in done}) == 2
     assert sum(each.jobs for each in done) >= 2
-    assert sum(each.rows for each in done) >= 100_000
+    assert sum(each.rows for each in done) >= ROWS
     async with open_engine(backlog.config, Layout(backlog.config.data)) as wired:
         left = await sealed_layers(wired)
     assert left["main"] == 0
@@ -68,11 +72,13 @@ async def test_the_job_of_a_killed_executor_goes_to_another(
             victim = await frozen_at_work(wired, backlog)
         executor = victim.parent().parent()
         for each in [executor, *executor.children(recursive=True)]:
-            each.kill()
+            # The first takes others with it.
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
         done = await asyncio.wrap_future(spreading)
 
     assert [each.process for each in done] != [victim.ppid()]
-    assert sum(each.rows for each in done) >= 100_000
+    assert sum(each.rows for each in done) >= ROWS_MAIN
     await check(backlog)
 
 

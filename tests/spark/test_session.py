@@ -80,7 +80,7 @@ def test_a_master_that_is_none_is_told_in_words(tmp_path: Path) -> None:
     done = alone(tmp_path, code, PATH=os.defpath)
     assert "InvalidInputError: Spark did not start: " in done.stderr
     said = done.stderr.partition("InvalidInputError")[2]
-    assert "nowhere" in said
+    assert "Master must either be" in said
     assert "\tat " not in said
 
 
