@@ -43,5 +43,5 @@ class BloomStack:
         places >>= 3
         places += self._starts
         bits &= self._bits.take(places)
-        found: list[int] = bits.all(axis=0).nonzero()[0].tolist()
+        found: list[int] = np.flatnonzero(bits.all(axis=0)).tolist()
         return found

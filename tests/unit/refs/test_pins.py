@@ -10,8 +10,8 @@ from lakebed.format.pins import decode_pin, encode_pin
 from lakebed.format.rows import OPEN_KEY, OPEN_VALUE
 from lakebed.kv.port import Expect, Row
 from lakebed.limits import GRACE_SECONDS, PIN_SECONDS, RETIRED_LISTED
-from lakebed.model.ids import BranchName, Nonce, StagingToken
-from lakebed.model.layers import RetiredLayer, TokenLayer
+from lakebed.model.ids import BranchName, MetarangeId, Nonce, StagingToken
+from lakebed.model.layers import RetiredLayer, RetiredTree, SegmentLayer, TokenLayer
 from lakebed.model.pins import Pin
 from lakebed.model.repository import Repository
 from lakebed.refs.keys import pin_key
@@ -74,6 +74,41 @@ async def test_what_is_retired_under_a_pin_stays_until_the_pin_is_gone(
     await world.kv.delete_rows(repo.partition, [pin_key(Nonce("p"))])
     await world.cleaner.clean_once()
     assert await left(world, *names) == []
+
+
+async def test_a_segment_and_a_tree_retired_under_a_pin_stay_listed(world: World, repo: Repository) -> None:
+    """They have no other record, and that one keeps their files."""
+    await pin(world, repo)
+    world.clock.advance(1)
+    at, found = world.clock.now(), await world.branches.get(repo, MAIN)
+    segment = SegmentLayer(
+        id="00000001-n",
+        dataset="i",
+        seq=1,
+        min_key="a",
+        max_key="b",
+        entries=1,
+        tombstones=0,
+        bytes=1,
+        level=0,
+    )
+    retired = replace(
+        found.value,
+        retired=(RetiredLayer(layer=segment, at=at),),
+        retired_trees=(RetiredTree(tree=MetarangeId("t"), at=at),),
+    )
+    await world.branches.swap(repo, found, retired)
+    world.clock.advance(2 * GRACE_SECONDS)
+    await pin(world, repo)
+
+    await world.cleaner.clean_once()
+    kept = (await world.branches.get(repo, MAIN)).value
+    assert (len(kept.retired), len(kept.retired_trees)) == (1, 1)
+
+    world.clock.advance(PIN_SECONDS + 1)
+    await world.cleaner.clean_once()
+    freed = (await world.branches.get(repo, MAIN)).value
+    assert (freed.retired, freed.retired_trees) == ((), ())
 
 
 async def test_what_was_retired_before_the_pin_goes_in_its_time(world: World, repo: Repository) -> None:
