@@ -3,6 +3,7 @@
 SEEDS=500 pytest tests/simulation                   more seeds of each scenario
 SEED=123 pytest tests/simulation -k heads           one seed of one, as printed by a failure
 python -m lakebed.testing.simulation heads --seed 123 --trace trace.txt     the same, with what happened
+make simulate SEEDS=1000                            many of all, and how often everything worth meeting was met
 """
 
 import os
@@ -19,7 +20,18 @@ COUNTS = {
     "segments": 16,
     "segment-conditions": 12,
     "slow-segments": 8,
-    "compaction": 16,
+    "compaction": 8,
+    "compaction-races": 6,
+    "compaction-faults": 5,
+    "compaction-rest": 4,
+    "compaction-restore": 5,
+    "compaction-crowd": 4,
+    "compaction-repositories": 6,
+    "compaction-namesakes": 4,
+    "compaction-heads": 4,
+    "compaction-resets": 4,
+    "compaction-stale": 4,
+    "compaction-commits": 4,
     "heads": 16,
     "conditions": 8,
     "stashes": 30,

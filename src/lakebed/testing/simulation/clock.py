@@ -16,6 +16,7 @@ class SimClock:
         self._loop = loop
         self.skew_seconds = skew_seconds
         self._set_at = float("-inf")
+        self._asleep_seconds = 0.0
 
     def set(self, skew_seconds: float) -> None:
         """Be so far ahead from now on: clocks are set, and databases fail over to machines with other ones."""
@@ -29,8 +30,12 @@ class SimClock:
     def now(self) -> Instant:
         return Instant(EPOCH + round((self._loop.time() + self.skew_seconds) * SECOND))
 
+    def suspend(self, seconds: float) -> None:
+        """Its machine sleeps for so long, and nobody in it will know how long that was but by the wall clock."""
+        self._asleep_seconds += seconds
+
     def monotonic(self) -> float:
-        return self._loop.time()
+        return self._loop.time() - self._asleep_seconds
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -33,7 +33,7 @@ SCENARIOS_MET: Mapping[int, tuple[str, tuple[str, ...]]] = {
     20: ("the queue is full", ("",)),
     21: ("there is no worker for an hour, then there is", ("",)),
     22: ("processes with different limits work on one job document", ("",)),
-    23: ("layers are retired under a pinned scan", ("cleaned meanwhile", "pin ran out")),
+    23: ("layers are freed during a scan of their branch", ("cleaned meanwhile", "too slow")),
     24: ("a file is uploaded once more after it was swept", ("",)),
     25: ("the database is restored, its epoch raised, and a worker of before goes on", ("",)),
 }

@@ -63,6 +63,8 @@ _OTHER_LIMITS = replace(
 )
 # Small, so that a handful of paths already makes a tree of several ranges.
 _CUT_RULE = CutRule(entries_expected=3, entries_max=6)
+# Every layer goes into the tree, at once.
+_EAGER_LIMITS = replace(_USUAL_LIMITS, fold_layers=100, fold_quiet_seconds=1000.0, l2_layers=1, seal_rows=1)
 
 
 class Toxin(StrEnum):
@@ -91,6 +93,7 @@ class SimProcess:
         toxins: Mapping[str, Toxin],
         segments: bool = False,
         compaction: bool = False,
+        eager: bool = False,
     ) -> None:
         self.name = name
         self.owner = loop.own(name)
@@ -104,8 +107,10 @@ class SimProcess:
         workers = InlineWorkers()
         ids = SeededIds(chance.number())
         self.skew_seconds = chance.between(-3600, 3600)
-        skewed = SimClock(loop, skew_seconds=self.skew_seconds)
+        skewed = self._own_clock = SimClock(loop, skew_seconds=self.skew_seconds)
         self.limits = _USUAL_LIMITS if chance.happens(0.7) else _OTHER_LIMITS
+        if eager:
+            self.limits = _EAGER_LIMITS
         self._retry = partial(RetryingObjects, clock=skewed, ids=ids) if chance.happens(0.8) else None
         wired = wire(
             Surroundings(
@@ -161,8 +166,11 @@ class SimProcess:
     def kill(self) -> None:
         self._loop.kill(self.owner)
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float, *, is_asleep: bool) -> None:
+        """Stand still for so long; asleep, with the whole machine, its monotonic clock included."""
         self._loop.pause(self.owner, seconds)
+        if is_asleep:
+            self._own_clock.suspend(seconds)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -28,6 +28,7 @@ def play(scenario: str, seed: int, *, trace: list[str] | None = None) -> Played:
         fences=plot.fences,
         segments=plot.segments,
         compaction=plot.compaction,
+        eager=plot.eager,
         keep_trace=trace is not None,
     )
     try:

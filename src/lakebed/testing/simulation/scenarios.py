@@ -1,7 +1,7 @@
 """The scenarios, by name: what is played, and what must have been met for it to count."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,8 @@ class Scenario:
     """Whether most processes stage by segment."""
     compaction: bool = False
     """Whether every process has a compactor."""
+    eager: bool = False
+    """Whether a single layer is worth a tree."""
 
 
 def _lake(
@@ -32,6 +34,7 @@ def _lake(
     *reaches: str,
     segments: bool = False,
     compaction: bool = False,
+    eager: bool = False,
     branches: tuple[str, ...] = ("main", "dev"),
     conditional: float = 0.35,
     tidy: float = 0.6,
@@ -45,23 +48,37 @@ def _lake(
         conditional=conditional,
         tidy=tidy,
     )
-    return Scenario(play=play, reaches=reaches, segments=segments, compaction=compaction)
+    return Scenario(play=play, reaches=reaches, segments=segments, compaction=compaction, eager=eager)
 
 
 # Workers stand still with their output stored and not installed, while others go on.
 _PAUSED_WORKERS = Conditions(
     clients=8,
-    calls=30,
+    calls=25,
     processes=3,
-    patience=2.0,
     kills=0,
     pauses=0,
     ambushes=12,
     ambush_at=(("worker", "upload all"), ("worker", "read")),
     ambush_pauses=1.0,
-    blows=0,
-    cleaning_seconds=20.0,
+    ambush_seconds=(2 * LEASE_SECONDS,),
+    patience=0.7,
     weather=Weather(unanswered=0.03, late=0.03),
+)
+
+# Operations on HEAD stand still as well, between their two swaps.
+_PAUSED_HEADS = replace(
+    _PAUSED_WORKERS,
+    processes=4,
+    clients=12,
+    calls=15,
+    patience=2.0,
+    ambushes=40,
+    ambush_at=(("worker", "upload all"), ("commit", "seal")),
+    ambush_everywhere=True,
+    ambush_share=0.6,
+    ambush_least=0.5,
+    ambush_seconds=(10.0,),
 )
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -171,15 +188,21 @@ SCENARIOS: Mapping[str, Scenario] = {
     "compaction-races": _lake(
         Conditions(
             clients=8,
-            calls=40,
+            calls=35,
             processes=3,
-            patience=3.0,
+            patience=1.5,
             kills=1,
             pauses=3,
             pause_seconds=((2.0, 3), (2 * LEASE_SECONDS, 3), (2 * GRACE_SECONDS, 0.3)),
             ambushes=8,
             ambush_at=tuple(("worker", step) for step in ("claim", "read", "upload part", "upload all")),
             ambush_pauses=0.9,
+            ambush_seconds=(
+                2 * LEASE_SECONDS,
+                2 * LEASE_SECONDS,
+                2 * PENDING_TIMEOUT_SECONDS,
+                2 * GRACE_SECONDS,
+            ),
             cleaning_seconds=20.0,
             weather=Weather(lost=0.02, unanswered=0.07, late=0.15, slow=0.02),
         ),
@@ -275,6 +298,26 @@ SCENARIOS: Mapping[str, Scenario] = {
         segments=True,
         compaction=True,
     ),
+    "compaction-stale": _lake(
+        replace(
+            _PAUSED_WORKERS,
+            clients=12,
+            processes=4,
+            calls=20,
+            patience=2.0,
+            ambushes=30,
+            ambush_at=(("worker", "upload all"),),
+            ambush_share=0.8,
+        ),
+        "fold installed",
+        segments=True,
+        compaction=True,
+        branches=("main",),
+        write=10,
+        delete=3,
+        stat=1,
+        sweep_segments=10,
+    ),
     "compaction-namesakes": _lake(
         _PAUSED_WORKERS,
         "fold installed",
@@ -287,28 +330,37 @@ SCENARIOS: Mapping[str, Scenario] = {
         delete_branch=1.5,
     ),
     "compaction-heads": _lake(
+        _PAUSED_HEADS,
+        "tree installed",
+        segments=True,
+        compaction=True,
+        eager=True,
+        tidy=1.0,
+        write=10,
+        delete=2,
+        commit=1,
+        hard_reset=5,
+    ),
+    "compaction-resets": _lake(
         _PAUSED_WORKERS,
         "fold installed",
         "tree installed",
         segments=True,
         compaction=True,
-        tidy=0.5,
-        write=10,
+        write=12,
         delete=3,
-        commit=4,
-        hard_reset=3,
+        reset_branch=2,
         stat=1,
     ),
     "compaction-commits": _lake(
-        _PAUSED_WORKERS,
-        "fold installed",
+        _PAUSED_HEADS,
         "tree installed",
         segments=True,
         compaction=True,
+        eager=True,
         write=10,
-        delete=3,
+        delete=2,
         commit=4,
-        stat=1,
     ),
     "heads": _lake(
         Conditions(calls=20),

@@ -29,6 +29,8 @@ AttemptKey = tuple[str, int]
 """Whose attempt it is: the incarnation of a branch and a token."""
 
 _READS = frozenset({"stat", "list", "scan"})
+# A scan that began longer ago than so many calls has died with its process.
+_RECENT_OPS = 100
 # So many lost swaps in a row are no accident.
 _LOST_IN_A_ROW = 3
 
@@ -132,6 +134,8 @@ class Sightings:
             record = self._truth.branch(op.repo, op.branch)
             if isinstance(record, Branch) and record.compacted is not None:
                 self.see(14)
+        if op.kind == "scan" and op.kind_of_error is ErrorKind.VERSION_CHANGED:
+            self.see(23, "too slow")
         if op.kind in _READS and op.outcome is Outcome.DONE and op.branch in self._parked.get(op.repo, ()):
             self.see(18)
 
@@ -153,6 +157,10 @@ class Sightings:
         self._polled.add(process)
         if SCHEDULE_KEY in self._truth.partitions.get(partition, {}) and len(self._polled) > 1:
             self.see(16)
+
+    def rows_dropped(self) -> None:
+        if any(op.kind == "scan" and op.end is None for op in self._ledger.history.ops[-_RECENT_OPS:]):
+            self.see(23, "cleaned meanwhile")
 
     def files_deleted(self, keys: Iterable[str]) -> None:
         self._gone.update(keys)

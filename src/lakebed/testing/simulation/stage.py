@@ -50,8 +50,16 @@ class Conditions:
         (protocol, step) for protocol, steps in POINTS.items() for step in steps
     )
     """The steps that the seed chooses from."""
+    ambush_everywhere: bool = False
+    """Whether it happens at all of them."""
+    ambush_share: float = 0.4
+    """How often it happens there, until it has happened often enough."""
     ambush_pauses: float = 0.3
     """How many of those are pauses."""
+    ambush_seconds: Sequence[float] = (2 * LEASE_SECONDS, 2 * PENDING_TIMEOUT_SECONDS, 2 * GRACE_SECONDS)
+    """How long those are at most."""
+    ambush_least: float = LEASE_SECONDS
+    """How long those are at least."""
     patience: float = 1.0
     """How much longer than usual clients wait between two calls."""
     cleaning_seconds: float = 200.0
@@ -81,7 +89,8 @@ class Stage:
         """How many calls each client has left."""
         self._blows = 0
         self._ambushes = conditions.ambushes
-        self._target = self._chance.fork("target").pick(conditions.ambush_at)
+        target = self._chance.fork("target").pick(conditions.ambush_at)
+        self._targets = frozenset(conditions.ambush_at if conditions.ambush_everywhere else (target,))
         self._ambush_chance = self._chance.fork("ambush")
         self._resting = False
         self._trapped: SimProcess | None = None
@@ -175,7 +184,11 @@ class Stage:
         if self._trapped is not None and name == self._trapped.name and step == "upload all":
             self._pause(self._trapped, chance.between(20, 4 * LEASE_SECONDS))
             self._trapped = None
-        if not self._ambushes or (protocol, step) != self._target or not chance.happens(0.4):
+        if (
+            not self._ambushes
+            or (protocol, step) not in self._targets
+            or not chance.happens(self._conditions.ambush_share)
+        ):
             return
         process = next((each for each in self.processes if each.name == name and each.alive), None)
         if process is None:
@@ -185,8 +198,10 @@ class Stage:
         delay = chance.between(0, 0.006)
         blow: Callable[[], None] = partial(self._kill, process)
         if chance.happens(self._conditions.ambush_pauses):
-            longest = chance.pick([2 * LEASE_SECONDS, 2 * PENDING_TIMEOUT_SECONDS, 2 * GRACE_SECONDS])
-            blow = partial(self._pause, process, chance.between(LEASE_SECONDS, longest))
+            seconds = chance.between(
+                self._conditions.ambush_least, chance.pick(self._conditions.ambush_seconds)
+            )
+            blow = partial(self._pause, process, seconds)
         self._world.loop.call_later(delay, blow, context=WORLD)
 
     async def _replace_fallen(self, act: Act) -> None:
@@ -256,4 +271,4 @@ class Stage:
     def _pause(self, process: SimProcess, seconds: float) -> None:
         self._blows += 1
         self._world.met["process paused"] += 1
-        self._world.pause(process, seconds)
+        self._world.pause(process, seconds, is_asleep=self._ambush_chance.happens(0.5))

@@ -25,6 +25,7 @@ from lakebed.refs.keys import (
     REPOS_PREFIX,
     REPOSITORIES_PARTITION,
 )
+from lakebed.testing.simulation.head_laws import HEAD_KINDS
 from lakebed.testing.simulation.history import Op, Outcome
 from lakebed.testing.simulation.ledger import Ledger
 from lakebed.testing.simulation.network import Delivery
@@ -35,7 +36,7 @@ from lakebed.testing.simulation.steps import Steps
 _PROTOCOLS = {
     "write": "writer",
     "delete": "writer",
-    "commit": "commit",
+    **dict.fromkeys(HEAD_KINDS, "commit"),
     "reset_branch": "reset",
     "delete_repository": "repository delete",
 }
@@ -98,7 +99,7 @@ class Watch:
         elif key == SCHEDULE_KEY:
             old_schedule = decode_schedule(before) if before is not None else Schedule()
             self._schedule_swapped(partition, old_schedule, decode_schedule(value))
-        elif key.startswith(COMMITS_PREFIX) and (op := self._ledger.op) is not None and op.kind == "commit":
+        elif key.startswith(COMMITS_PREFIX) and (op := self._ledger.op) is not None and op.kind in HEAD_KINDS:
             self._steps.reach("commit", op.number, "commit object")
         elif partition == CLEANUP_PARTITION and b"/token/" in key:
             self._steps.reach("cleaner", self._process, "queue write")
@@ -130,6 +131,7 @@ class Watch:
             self._steps.reach("repository delete", uid, "each partition")
         elif ":" in partition:
             self._steps.reach("cleaner", self._process, "delete")
+            self._sightings.rows_dropped()
 
     @property
     def _process(self) -> str:
@@ -186,9 +188,9 @@ class Watch:
             not isinstance(layer, TokenLayer) and layer_name(layer) not in names for layer in new.sealed
         ):
             self._steps.reach("writer", op.number, "swap")
-        if op.kind == "commit" and set(new.pending) - set(old.pending):
+        if op.kind in HEAD_KINDS and set(new.pending) - set(old.pending):
             self._steps.reach("commit", op.number, "seal")
-        if op.kind == "commit" and new.commit_id != old.commit_id:
+        if op.kind in HEAD_KINDS and new.commit_id != old.commit_id:
             self._steps.reach("commit", op.number, "swap")
             self._will_drop("commit", op, old, new)
         if op.kind == "reset_branch" and new.staging_token != old.staging_token and not new.sealed:

@@ -40,6 +40,7 @@ class World:
         fences: bool = True,
         segments: bool = False,
         compaction: bool = False,
+        eager: bool = False,
         keep_trace: bool = False,
     ) -> None:
         self.chance = Chance(seed)
@@ -68,6 +69,7 @@ class World:
         """Layers, by name, that workers cannot read."""
         self._segments = segments
         self._compaction = compaction
+        self._eager = eager
         self._started = 0
 
     def start_process(self) -> SimProcess:
@@ -85,6 +87,7 @@ class World:
             toxins=self.toxins,
             segments=self._segments,
             compaction=self._compaction,
+            eager=self._eager,
         )
         self.processes.append(process)
         self.sightings.started(
@@ -103,10 +106,10 @@ class World:
             self.steps.died(process.name)
             self.sightings.died(process.name)
 
-    def pause(self, process: SimProcess, seconds: float) -> None:
-        """Let nothing of a process run for so long."""
-        self.trace.note(f"{process.name} stands still for {seconds} s")
-        process.pause(seconds)
+    def pause(self, process: SimProcess, seconds: float, *, is_asleep: bool) -> None:
+        """Let nothing of a process run for so long; asleep, it does not notice."""
+        self.trace.note(f"{process.name} {'sleeps' if is_asleep else 'stands still'} for {seconds} s")
+        process.pause(seconds, is_asleep=is_asleep)
         self.loop.call_later(seconds, self._wake, process, seconds, context=WORLD)
 
     def _wake(self, process: SimProcess, seconds: float) -> None:
