@@ -309,6 +309,7 @@ async def by_segment(lake: Lake) -> SegmentLayer:
         segments=SegmentFiles(
             lake.engine.store_of, RangeCache(None, workers=InlineWorkers()), InlineWorkers()
         ),
+        clock=parts.clock,
         ids=parts.ids,
         use=SegmentUse.ALWAYS,
     )
