@@ -190,6 +190,15 @@ def with_column(block: pa.Table, name: str, row: int, value: object) -> pa.Table
     return block.set_column(block.schema.get_field_index(name), field, pa.array(values, field.type))
 
 
+def with_bytes(block: pa.Table, name: str, row: int, value: bytes) -> pa.Table:
+    """Put bytes where text belongs."""
+    values = [text.encode() for text in block.column(name).to_pylist()]
+    values[row] = value
+    field = block.schema.field(name)
+    texts = pa.array(values, pa.binary()).view(pa.string())
+    return block.set_column(block.schema.get_field_index(name), field, texts)
+
+
 ROWS = {
     "unsorted": (MAIN.take(pa.array([0, 2, 1])), "row 2: key is not greater"),
     "repeated": (MAIN.take(pa.array([0, 1, 1])), "row 2: key is not greater"),
@@ -201,6 +210,14 @@ ROWS = {
     "tombstone with size": (with_column(MAIN, "size", 1, 5), "row 1: size of a tombstone"),
     "identity": (with_column(MAIN, "identity", 5, b"short"), "row 5: identity does not have"),
     "metadata": (with_column(MAIN, "metadata", 5, "[1]"), "row 5: metadata is not a JSON object"),
+    "another identity": (with_column(MAIN, "identity", 0, b"x" * 16), "row 0: identity is not that of"),
+    "quotes": (with_column(MAIN, "checksum", 3, 'a"b'), "row 3: checksum is not"),
+    "no checksum": (with_column(MAIN, "checksum", 2, ""), "row 2: checksum is not"),
+    "metadata with spaces": (
+        with_column(MAIN, "metadata", 5, '{"a": "b"}'),
+        "row 5: metadata is not written as",
+    ),
+    "no text": (with_bytes(MAIN, "address", 3, b"data/\xff"), "row 3: address is not UTF-8"),
     "long metadata": (with_column(MAIN, "metadata", 5, "x" * 20_000), "row 5: metadata has more than"),
 }
 
@@ -270,4 +287,19 @@ def test_too_many_rows_are_refused(monkeypatch):
 
     with pytest.raises(InvalidInputError, match="8 rows, more than 7") as caught:
         check_segment(GOLDEN)
+    assert caught.value.kind is ErrorKind.TOO_LARGE
+
+
+def test_rows_that_unpack_to_more_than_memory_holds_are_refused(monkeypatch):
+    """One text of a dictionary may be that of every row."""
+    monkeypatch.setattr("lakebed.format.segment_check.SEGMENT_DECODED_BYTES_MAX", 1_000_000)
+    rows = 200
+    many = change_block(
+        [structs.replace(ENTRIES[0], path=f"{n:06}", content_type="x" * 10_000) for n in range(rows)]
+    )
+    data = encode_segment({"d": many})
+    assert len(data) < 100_000
+
+    with pytest.raises(InvalidInputError, match="take more than 1000000 bytes") as caught:
+        check_segment(data)
     assert caught.value.kind is ErrorKind.TOO_LARGE
