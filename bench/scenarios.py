@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import (
+    backlog,
     branches,
     calibrate,
     commits,
@@ -46,6 +47,7 @@ SCENARIOS: dict[str, Scenario] = {
     "stage": Scenario(staging.stage_idle),
     "stage_during_commit": Scenario(staging.stage_during_commit),
     "branches": Scenario(branches.branches),
+    "backlog": Scenario(backlog.backlog),
     "committers": Scenario(committers.committers),
     "upload": Scenario(uploads.upload),
     "refs": Scenario(refs.refs),
