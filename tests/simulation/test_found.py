@@ -16,8 +16,9 @@ from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Expect, Row
 from lakebed.kv.wrappers.faults import AppliedLate, FaultyKV, Operation, Refused, Script, no_faults
 from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED
+from lakebed.model.commits import Commit
 from lakebed.model.entries import Entry
-from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, Nonce, Path, RepoName, RepoUid
+from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId, Nonce, Path, RepoName, RepoUid
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.keys import commit_key
@@ -456,3 +457,26 @@ async def test_a_reset_whose_row_may_still_arrive_is_not_said_to_have_failed() -
 
         assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
         assert await kv.land() == 1
+
+
+async def test_a_commit_that_starts_over_may_find_its_tree_compacted_meanwhile() -> None:
+    # Seed 3 of "compaction-commits", with installs that do not wait for commits: the first try wrote a tree, the
+    # second one takes that of a compaction, which holds the same.
+    async with open_lake() as lake:
+        main = (await lake.engine.parts.branches.get(lake.repo, BranchName("main"))).value
+
+        async def create(tree: str) -> Commit:
+            return await lake.engine.parts.commits.create(
+                lake.repo,
+                committer="",
+                message="",
+                tree=MetarangeId(f"{'ab' * 32}-{tree}"),
+                date=0,
+                metadata={},
+                parents=[main.commit_id],
+                nonce=Nonce("n"),
+            )
+
+        first = await create("own")
+
+        assert await create("compacted-1") == first

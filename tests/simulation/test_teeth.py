@@ -12,7 +12,6 @@ import pytest
 from lakebed.compaction import guard, install, planner
 from lakebed.compaction.guard import Refusal
 from lakebed.env.clock import Instant
-from lakebed.model import segments
 from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.compaction import Spec
 from lakebed.refs import cleaner
@@ -75,9 +74,13 @@ def together(*plants: Plant) -> Plant:
     return plant
 
 
-def found_at(scenario: str, seeds: int) -> int | None:
-    """Return the first seed that breaks a law; None if none of so many does."""
-    for seed in range(seeds):
+def nothing(_patch: pytest.MonkeyPatch) -> None:
+    pass
+
+
+def found_at(scenario: str, seeds: range) -> int | None:
+    """Return the first seed that breaks a law; None if none does."""
+    for seed in seeds:
         try:
             play(scenario, seed)
         except AssertionError:
@@ -133,10 +136,6 @@ def tokens_that_come_back_after_a_restore(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(world, "next_epoch", lambda schedule, **_rest: schedule)
 
 
-def slots_that_protect_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(segments, "protects", lambda branch, token: False)
-
-
 def segments_swept_within_the_grace(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cleaner, "GRACE_SECONDS", 0.0)
 
@@ -169,22 +168,45 @@ def test_what_goes_wrong_without_a_safeguard_is_found(
 ) -> None:
     plant(monkeypatch)
 
-    assert found_at(scenario, SEEDS) is not None
+    assert found_at(scenario, range(SEEDS)) is not None
 
 
 @pytest.mark.parametrize(
-    ("part", "before", "scenario"),
+    ("before", "gone", "part", "scenario", "first"),
     [
-        pytest.param(Refusal.SOURCES, slots_kept_by_heads, "compaction-resets", id="sources"),
-        pytest.param(Refusal.INCARNATION, without(Refusal.SOURCES), "compaction-namesakes", id="incarnation"),
+        pytest.param(slots_kept_by_heads, (), Refusal.SOURCES, "compaction-resets", 0, id="sources"),
+        pytest.param(
+            nothing, (Refusal.SOURCES,), Refusal.INCARNATION, "compaction-namesakes", 0, id="incarnation"
+        ),
+        pytest.param(
+            together(pending_operations_ignored, slots_kept_by_heads),
+            (),
+            Refusal.BASE,
+            "compaction-heads",
+            6,
+            id="base",
+        ),
+        pytest.param(
+            together(pending_operations_ignored, slots_kept_by_heads),
+            (Refusal.BASE,),
+            Refusal.COMPACTED,
+            "compaction-commits",
+            0,
+            id="compacted",
+        ),
     ],
 )
 def test_a_part_of_the_guard_stands_behind_other_safeguards(
-    part: Refusal, before: Plant, scenario: str, monkeypatch: pytest.MonkeyPatch
+    *,
+    before: Plant,
+    gone: tuple[Refusal, ...],
+    part: Refusal,
+    scenario: str,
+    first: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before(monkeypatch)
-    assert found_at(scenario, SEEDS_IN_PLACE) is None
+    together(before, without(*gone))(monkeypatch)
+    assert found_at(scenario, range(first, first + SEEDS_IN_PLACE)) is None
 
-    taken_out = {Refusal.INCARNATION: (Refusal.INCARNATION, Refusal.SOURCES)}.get(part, (part,))
-    without(*taken_out)(monkeypatch)
-    assert found_at(scenario, SEEDS) is not None
+    without(*gone, part)(monkeypatch)
+    assert found_at(scenario, range(first, first + SEEDS)) is not None

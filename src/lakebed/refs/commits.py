@@ -19,7 +19,7 @@ from lakebed.errors import (
     UnavailableError,
     is_unknown,
 )
-from lakebed.format.commit_id import commit_id
+from lakebed.format.commit_id import commit_id, tree_hash
 from lakebed.format.records import decode_commit, encode_commit
 from lakebed.kv.port import Expect, KVStore, Row, VersionFence
 from lakebed.limits import COMMIT_CACHE_ITEMS, SWAP_ATTEMPTS_MAX
@@ -54,7 +54,7 @@ class Commits:
         parents: Sequence[CommitId],
         nonce: Nonce,
     ) -> Commit:
-        """Write a commit on `parents` and return it. It is nobody's HEAD yet.
+        """Write a commit on `parents` and return it, as its record has it. It is nobody's HEAD yet.
 
         Raises:
             NotFoundError: `COMMIT_NOT_FOUND`: a parent does not exist.
@@ -69,12 +69,12 @@ class Commits:
             nonce=nonce,
             now=await self._kv.now(),
         )
-        await self.add(repo, commit)
-        return commit
+        return await self.add(repo, commit)
 
-    async def add(self, repo: Repository, commit: Commit) -> None:
-        """Write a commit's record. One that is there already is never overwritten, and no error if it says the same
-        (but when it was written: an operation that starts over may come to the same commit again).
+    async def add(self, repo: Repository, commit: Commit) -> Commit:
+        """Write a commit's record, and return what it says. One that is there already is never overwritten, and no
+        error if it says the same, but when it was written and which of several equal trees it has: an operation that
+        starts over may come to the same commit again, by way of a tree that was compacted meanwhile.
 
         Raises:
             AlreadyExistsError: `COMMIT_EXISTS`: there is another commit with this id.
@@ -91,12 +91,13 @@ class Commits:
                     raise
             else:
                 self._remember(repo, commit)
-                return
+                return commit
             item = await self._kv.get(repo.partition, commit_key(commit.id))
             if item is None:
                 continue  # The reply was lost with the request. Sending a record twice does no harm.
-            if _essence(decode_commit(item.value)) == _essence(commit):
-                return
+            standing = decode_commit(item.value)
+            if _essence(standing) == _essence(commit):
+                return standing
             raise AlreadyExistsError(
                 ErrorKind.COMMIT_EXISTS, f"{repo.name} has another commit with the id {commit.id}"
             )
@@ -235,7 +236,8 @@ def new_commit(
 
 
 def _essence(commit: Commit) -> Commit:
-    return replace(commit, condemned_by="", created_at=Instant(0))
+    tree = MetarangeId(tree_hash(commit.tree))
+    return replace(commit, tree=tree, condemned_by="", created_at=Instant(0))
 
 
 def _missing(repo: Repository, commit_id: CommitId) -> NotFoundError:
