@@ -79,6 +79,10 @@ SEALED_LAYERS_SLOWDOWN = 48
 # The same at so many bytes of sealed segments: decoded they take about four times that, and what readers of one branch go
 # through should fit into the cache of ranges.
 SEALED_BYTES_SLOWDOWN = 2 * GIB
+# A branch that compaction has given up on shrinks only by a commit or a reset, and an hour in which nobody sees to it must
+# not stop its writers: so many times those numbers. Reads of it may be slower; the record stays below 400 KiB even with
+# the longest paths for bounds.
+SEALED_PARKED_FACTOR = 3
 
 # A segment's datasets share a row group up to the first number of rows, because each group costs the footer a
 # kilobyte, and are cut into groups of the second, which is what an encoder holds.
@@ -252,9 +256,8 @@ GC_CHUNK_ROWS = 50_000
 GC_FILE_ROWS = 1_000_000
 # Requests of the job to a store at a time, in one process: hides round trips.
 GC_REQUESTS_AT_ONCE = 32
-# Tries of a request to a store before the run fails, and the wait after the first (it doubles).
+# How often a request to a store is repeated before the run fails.
 GC_ATTEMPTS_MAX = 5
-GC_BACKOFF_SECONDS = 0.5
 # Reports of runs are kept this long, and those of marks that still count in any case.
 GC_REPORT_SECONDS = 30 * 24 * 3600.0
 # Up to so many objects, the engine without a JVM is faster than a JVM starts; it holds about 200 bytes for each.

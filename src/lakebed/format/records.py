@@ -102,6 +102,7 @@ class _Branch(Stored, tag=1):
     updated_at: Instant
     compacted_counts: _Counts | None = None
     retired_trees: tuple[_RetiredTree, ...] = ()
+    parked: bool = False
 
 
 class _DeletedBranch(Stored, tag=2):
@@ -262,6 +263,7 @@ def encode_branch(record: BranchRecord) -> bytes:
             record.updated_at,
             _store_counts(record.compacted_counts),
             tuple(map(_store_retired_tree, record.retired_trees)),
+            record.parked,
         )
     )
 
@@ -308,6 +310,7 @@ def decode_branch(data: bytes) -> BranchRecord:
             updated_at=s.updated_at,
             compacted_counts=_load_counts(s.compacted_counts),
             retired_trees=tuple(map(_load_retired_tree, s.retired_trees)),
+            parked=s.parked,
         )
     except (
         AssertionError

@@ -72,6 +72,8 @@ class Branch:
     compacted_counts: ChangeCounts | None = None
     """How `compacted` differs from the tree of `commit_id`, so that a commit need not compare them."""
     retired_trees: tuple[RetiredTree, ...] = ()
+    parked: bool = False
+    """Whether compaction has given up on some of its layers: it gets no shorter by itself, so writers may pile up more."""
 
     def __post_init__(self) -> None:
         seqs = [layer.seq for layer in self.sealed]

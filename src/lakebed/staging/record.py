@@ -225,6 +225,7 @@ def _without_tree(branch: Branch, now: Instant) -> Branch:
         compacted_counts=None,
         l2_slot=None,
         fold_slot=None,
+        parked=False,
         retired_trees=branch.with_tree_retired(now),
     )
 

@@ -89,6 +89,7 @@ VALUES: dict[str, tuple[str, Any]] = {
             updated_at=Instant(1_700_000_000_000_001),
             compacted_counts=ChangeCounts(added=1, changed=2, removed=1_000_000),
             retired_trees=(RetiredTree(tree=MetarangeId("cc-dd"), at=Instant(7)),),
+            parked=True,
         ),
     ),
     "branch-deleted": (
@@ -220,11 +221,20 @@ def test_records_from_before_compaction_are_read_for_ever(name: str) -> None:
         plain = replace(SEGMENT, hash="")
         added |= {
             "compacted_counts": None,
+            "parked": False,
             "pending": {nonce: replace(entry, below=None) for nonce, entry in value.pending.items()},
             "sealed": tuple(plain if layer == SEGMENT else layer for layer in value.sealed),
             "retired": tuple(replace(r, layer=plain) if r.layer == SEGMENT else r for r in value.retired),
         }
     assert records.decode_branch(golden) == replace(value, **added)
+
+
+@pytest.mark.parametrize("name", ["branch-minimal", "branch-full"])
+def test_records_that_cannot_say_whether_compaction_has_given_up_are_read_for_ever(name: str) -> None:
+    golden = bytes.fromhex((GOLDEN / "older" / f"{name}.v1.compacted.hex").read_text())
+    value = VALUES[name][1]
+    assert isinstance(value, Branch)
+    assert records.decode_branch(golden) == replace(value, parked=False)
 
 
 def test_every_codec_and_every_golden_file_is_tested() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lakebed.errors import ErrorKind, UnavailableError
-from lakebed.limits import SEALED_BYTES_SLOWDOWN, SEALED_LAYERS_SLOWDOWN
+from lakebed.limits import SEALED_BYTES_SLOWDOWN, SEALED_LAYERS_SLOWDOWN, SEALED_PARKED_FACTOR
 from lakebed.model.branch import Branch
 from lakebed.model.ids import BranchName, CommitId, Nonce
 from lakebed.model.layers import SegmentLayer
@@ -40,6 +40,14 @@ def test_a_branch_below_both_numbers_takes_writes(layers: int, size: int) -> Non
 def test_a_branch_at_either_number_does_not(layers: int, size: int) -> None:
     with pytest.raises(UnavailableError, match="commit, reset or wait") as caught:
         require_admission(piled(layers, size))
+    assert caught.value.kind is ErrorKind.TOO_MANY_LAYERS
+
+
+@pytest.mark.parametrize(("layers", "size"), [(SEALED_LAYERS_SLOWDOWN, 1), (2, SEALED_BYTES_SLOWDOWN // 2)])
+def test_a_branch_that_compaction_has_given_up_on_takes_more_but_not_anything(layers: int, size: int) -> None:
+    require_admission(replace(piled(layers, size), parked=True))
+    with pytest.raises(UnavailableError) as caught:
+        require_admission(replace(piled(layers * SEALED_PARKED_FACTOR, size), parked=True))
     assert caught.value.kind is ErrorKind.TOO_MANY_LAYERS
 
 

@@ -26,11 +26,13 @@ def compacted() -> Branch:
         l2_slot=Slot(job="a", token=1),
         fold_slot=Slot(job="b", token=2),
         last_token=2,
+        parked=True,
     )
 
 
 def without_tree(record: Branch) -> bool:
-    return (record.compacted, record.compacted_counts, record.l2_slot, record.fold_slot) == (None,) * 4
+    nothing = (record.compacted, record.compacted_counts, record.l2_slot, record.fold_slot) == (None,) * 4
+    return nothing and not record.parked
 
 
 def own(record: Branch, segment_id: str = "00000001-abc") -> SegmentLayer:
