@@ -119,6 +119,12 @@ class CommitLists:
             for node in commits.values()
             if node.id not in live and node.id not in gone
         }
+        # What attempts that came to nothing have condemned, and is not to expire now, shall stand again. Only names seen
+        # here: those of runs that lost the lease before, so none of them can be published any more.
+        stale: dict[str, list[CommitId]] = defaultdict(list)
+        for node in commits.values():
+            if node.condemned_by not in ("", attempt) and node.id in live and node.id not in gone:
+                stale[node.condemned_by].append(node.id)
         condemner = Condemner(
             kv,
             repo,
@@ -135,11 +141,6 @@ class CommitLists:
         require_known(commits, named)
         retained = retain(commits, named, rules, now=now)
         await condemner.release(expiring.keys() & retained.live)
-        # What attempts that came to nothing have condemned, and is not to expire now, stands again.
-        stale: dict[str, list[CommitId]] = defaultdict(list)
-        for node in commits.values():
-            if node.condemned_by not in ("", attempt) and node.id in live and node.id not in gone:
-                stale[node.condemned_by].append(node.id)
         for owner, released in stale.items():
             await condemner.release(released, condemner=owner)
         condemned = (expiring.keys() - retained.live) | (gone - named.all)

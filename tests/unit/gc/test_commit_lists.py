@@ -16,15 +16,18 @@ from lakebed.errors import (
     NotFoundError,
     UnavailableError,
 )
+from lakebed.format.records import encode_commit
+from lakebed.gc.state import is_final
 from lakebed.kv.port import Row
 from lakebed.limits import GC_LEASE_SECONDS
 from lakebed.model.branch import Pending, Slot
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce
 from lakebed.model.layers import RetiredTree
-from lakebed.refs.keys import BRANCHES_PREFIX, COMMITS_PREFIX
+from lakebed.refs.keys import BRANCHES_PREFIX, COMMITS_PREFIX, commit_key
+from lakebed.staging.appending import SegmentUse
 from lakebed.testing.lake import COMMIT
 from lakebed.versioning.merge import MergeRequest
-from tests.unit.gc.world import DAY, World
+from tests.unit.gc.world import DAY, World, open_world
 
 MERGE = MergeRequest(commit=COMMIT)
 
@@ -300,6 +303,79 @@ async def test_who_lost_the_lease_condemns_and_publishes_nothing(world: World) -
     for refused in (world.publish(lost), world.gc.renew(world.lake.repo, lost), world.uncommitted(lost)):
         with pytest.raises(FencedError):
             await refused
+
+
+@pytest.mark.parametrize("release", [False, True])
+async def test_without_fences_a_zombie_takes_nothing_from_the_run_that_followed(release: bool) -> None:
+    """A store without fences: who lost the lease is stopped by what it has seen, and by names."""
+    async with open_world(fences=False, staging_segments=SegmentUse.ALWAYS) as world:
+        await world.rules(0)
+        a, _b, c = await history(world, "a", "b", "c")
+        lost = await world.begin()
+
+        async def follow() -> None:
+            of = await world.begin(takeover=True)
+            assert (await world.commits(of)).live == {c}
+            await world.publish(of)
+
+        if release:
+            await between(world, follow, before=COMMITS_PREFIX, nth=2)
+        else:
+            await before_condemning(world, follow)
+        with pytest.raises(FencedError):
+            await world.commits(lost)
+        assert is_final(await world.gc.state(world.lake.repo), await world.condemned_by(a))
+        with pytest.raises(NotFoundError):
+            await world.lake.catalog.tags.create("lake", "late", a)
+
+
+async def test_a_run_that_dies_makes_nothing_of_what_an_earlier_mark_condemned(world: World) -> None:
+    await world.rules(0)
+    a, _b, c = await history(world, "a", "b", "c")
+    await world.mark()
+    await world.commits(await world.begin())
+    world.clock.advance(GC_LEASE_SECONDS + 1)
+    await world.rules(1000)
+    assert (await world.mark()).live == {c}
+    assert await world.condemned_by(a)
+
+
+async def test_without_fences_a_zombie_releases_nothing_that_was_published_since() -> None:
+    async with open_world(fences=False, staging_segments=SegmentUse.ALWAYS) as world:
+        await world.rules(0)
+        a, _b, c = await history(world, "a", "b", "c")
+        await world.lake.catalog.tags.create("lake", "v1", a)
+        lost = await world.begin()
+
+        async def follow() -> None:
+            await world.lake.catalog.tags.delete("lake", "v1")
+            of = await world.begin(takeover=True)
+            assert (await world.commits(of)).live == {c}
+            await world.publish(of)
+
+        await between(world, follow, before=COMMITS_PREFIX, nth=2)
+        with pytest.raises(FencedError):
+            await world.commits(lost)
+        assert is_final(await world.gc.state(world.lake.repo), await world.condemned_by(a))
+
+
+async def test_what_a_zombie_condemns_too_late_stands_again(world: World) -> None:
+    await world.rules(0)
+    a, _b, c = await history(world, "a", "b", "c")
+    lost = await world.begin()
+    await world.commits(lost)
+    zombie = await world.condemned_by(a)
+    world.clock.advance(GC_LEASE_SECONDS + 1)
+    await world.rules(1000)
+    await world.mark()
+    commits = world.lake.engine.parts.commits
+    key = commit_key(CommitId(a))
+    item = await world.kv.get(world.lake.repo.partition, key)
+    assert item is not None
+    late = replace(await commits.get(world.lake.repo, CommitId(a)), condemned_by=zombie)
+    await world.kv.set_rows(world.lake.repo.partition, [Row(key, encode_commit(late), item.version)])
+    assert {a, c} < (await world.mark()).live
+    assert not await world.condemned_by(a)
 
 
 async def test_a_second_preparation_stops_the_first(world: World) -> None:

@@ -409,7 +409,9 @@ async def _compact(world: World) -> None:
     main = await parts.branches.get(repo, MAIN)
     trees = await parts.trees_of(repo)
     made = await trees.apply(
-        await parts.base_tree(repo, main.value), parts.staging.reader.scan(repo, main.value), nonce=Nonce("job")
+        await parts.base_tree(repo, main.value),
+        parts.staging.reader.scan(repo, main.value),
+        nonce=Nonce("job"),
     )
     now = await world.kv.now()
     retired = tuple(RetiredLayer(layer=layer, at=now) for layer in main.value.sealed)
