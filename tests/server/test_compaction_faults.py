@@ -1,0 +1,163 @@
+"""Real compactors killed, frozen and without space: nothing acknowledged is lost, nothing is installed twice."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lakebed.testing.postgres import PostgresServer
+from lakebed.testing.server_process import ServerProcess, running_server
+from tests.server.backlog import (
+    Backlog,
+    check,
+    compactor,
+    ended,
+    frozen_at_work,
+    is_drained,
+    jobs,
+    listed,
+    log_of,
+    make_backlog,
+    running_l2,
+    wait_until,
+)
+from tests.server.http import Http
+from tests.server.small_disk import on_small_disk
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Backlog:
+    return asyncio.run(make_backlog(tmp_path_factory.mktemp("backlog")))
+
+
+@pytest.fixture
+def backlog(untouched: Backlog, tmp_path: Path) -> Backlog:
+    return untouched.copied_to(tmp_path)
+
+
+def own_compactor(server: ServerProcess) -> psutil.Process:
+    """Return the child of the server that gives way to the others."""
+    children = psutil.Process(server.process.pid).children()
+    found: psutil.Process = wait_until(
+        lambda: (
+            next((child for child in children if child.is_running() and child.nice() > 0), None)
+            or children.extend(psutil.Process(server.process.pid).children())
+        ),
+        "a compactor beside the workers",
+    )
+    return found
+
+
+@pytest.mark.parametrize("victims", ["compactor", "supervisor", "everybody"])
+async def test_processes_killed_in_the_middle_of_a_job_lose_nothing(backlog: Backlog, victims: str) -> None:
+    environment = {**backlog.environment, "LAKEBED_COMPACTION": "on"}
+    with running_server(backlog.folder, environment=environment) as server:
+        http = Http(server)
+        backlog.model.write(http, "live/before")
+        working = own_compactor(server)
+        frozen_at_work(http, working.pid)
+        backlog.model.write(http, "live/meanwhile")
+        backlog.model.delete(http, "live/before")
+        everybody = psutil.Process(server.process.pid).children(recursive=True)
+        if victims == "compactor":
+            working.kill()
+            wait_until(lambda: is_drained(http), "drained by the next compactor")
+            assert own_compactor(server).pid != working.pid
+        else:
+            server.process.kill()
+            for each in everybody if victims == "everybody" else [working]:
+                each.send_signal(signal.SIGKILL if victims == "everybody" else signal.SIGCONT)
+            _, alive = psutil.wait_procs(everybody, timeout=30)
+            assert not alive
+    if victims != "compactor":
+        with running_server(backlog.folder, environment=environment) as again:
+            http = Http(again)
+            wait_until(lambda: is_drained(http), "drained after the restart")
+            backlog.model.write(http, "live/after")
+            assert listed(again, "main") == backlog.model.paths["main"]
+    await check(backlog)
+
+
+async def test_a_compactor_frozen_past_its_lease_installs_nothing_when_it_wakes_up(backlog: Backlog) -> None:
+    environment = {**backlog.environment, "LAKEBED_COMPACTION": "off"}
+    with running_server(backlog.folder, environment=environment) as server:
+        http = Http(server)
+        with compactor(backlog, "frozen") as frozen:
+            lost = frozen_at_work(http, frozen.pid)
+            backlog.model.write(http, "live/meanwhile")
+            with compactor(backlog, "quick") as quick:
+                again = wait_until(lambda: taken_over(http, lost["worker"]), "taken over")
+                assert again["id"] == lost["id"]
+                assert again["failures"] == 1
+                wait_until(lambda: is_drained(http), "drained by the other")
+                done = ended(backlog, "quick")
+                frozen.send_signal(signal.SIGCONT)
+                wait_until(lambda: ended(backlog, "frozen"), "what was frozen notices")
+                (said,) = [line for line in ended(backlog, "frozen") if lost["id"] in line]
+                assert "outcome=lost" in said or "outcome=released" in said
+                assert sum(lost["id"] in line and "outcome=done" in line for line in done) == 1
+                quick.send_signal(signal.SIGTERM)
+                assert quick.wait(20) == 0
+            # It is as good as before: what comes next it does alone.
+            backlog.model.delete(http, *(f"new/{n:06}" for n in range(3000)))
+            wait_until(lambda: not is_staged(http), "sealed and merged by the one that was frozen")
+            wait_until(lambda: is_drained(http), "drained by the one that was frozen")
+        assert listed(server, "main") == backlog.model.paths["main"]
+    await check(backlog)
+
+
+async def test_a_disk_that_is_full_postpones_jobs_until_there_is_space_again(backlog: Backlog) -> None:
+    environment = {**backlog.environment, "LAKEBED_COMPACTION": "off"}
+    with (
+        on_small_disk(backlog.config.data / "objects") as disk,
+        running_server(backlog.folder, environment=environment) as server,
+    ):
+        http = Http(server)
+        disk.fill()
+        with compactor(backlog):
+            waiting = wait_until(lambda: next((job for job in jobs(http) if job["error"]), None), "an error")
+            assert "is full" in waiting["error"]
+            backlog.model.delete(http, "new/000001")
+            assert listed(server, "main") == backlog.model.paths["main"]
+            assert all((job["state"], job["failures"]) == ("queued", 0) for job in jobs(http) if job["error"])
+            disk.empty()
+            wait_until(lambda: is_drained(http), "drained once there is space")
+        assert listed(server, "main") == backlog.model.paths["main"]
+    await check(backlog)
+
+
+@pytest.mark.xdist_group("postgres")
+async def test_two_compactors_share_the_jobs_of_one_postgres(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    url = postgres.create_database("compactors")
+    backlog = await make_backlog(tmp_path, kv_url=url, sides=("side", "side-2", "side-3", "side-4"))
+    environment = {**backlog.environment, "LAKEBED_COMPACTION": "off"}
+    with running_server(backlog.folder, environment=environment) as server:
+        http = Http(server)
+        assert http("POST", "/repositories/shop/compaction/pause")[0] == 204
+        with compactor(backlog, "one"), compactor(backlog, "two"):
+            for name in ("one", "two"):
+                wait_until(lambda name=name: "compactor_ready" in log_of(backlog, name).read_text(), "ready")
+            assert http("POST", "/repositories/shop/compaction/resume")[0] == 204
+            wait_until(lambda: is_drained(http), "drained by both")
+        assert listed(server, "main") == backlog.model.paths["main"]
+    done = [line for name in ("one", "two") for line in ended(backlog, name) if "outcome=done" in line]
+    assert ended(backlog, "one")
+    assert ended(backlog, "two")
+    assert len(done) == 5
+    await check(backlog)
+
+
+def taken_over(http: Http, worker: str) -> dict[str, object] | None:
+    job = running_l2(http)
+    return job if job is not None and job["worker"] != worker else None
+
+
+def is_staged(http: Http) -> bool:
+    _, main = http("GET", "/repositories/shop/branches/main/compaction")
+    return bool(main["staging"])
