@@ -111,16 +111,15 @@ async def test_a_scan_that_took_longer_than_half_a_grace_stops_a_run():
 
 async def test_a_large_part_of_a_namespace_is_not_deleted_unless_that_is_allowed():
     lake = a_lake()
-    for n in range(4):
-        lake.upload("main", f"c/{n}")
-        lake.unstage("main", f"c/{n}")
+    for _ in range(5):
+        lake.put(lake.address(), size=0)
     lake.clock.at += 2 * DAY
     marked = await mark(lake.world(), USUAL)
 
     with pytest.raises(PreconditionError, match="--allow-large") as caught:
         await sweep(lake.world(), USUAL)
     assert caught.value.kind is ErrorKind.GC_UNSAFE
-    assert len(lake.data()) == 14
+    assert len(lake.data()) == 15
     swept = await sweep(lake.world(), Options(min_age_seconds=DAY, grace_seconds=0.0, allow_large=True))
     assert swept.deleted == marked.marked
 

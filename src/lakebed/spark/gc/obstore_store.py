@@ -111,7 +111,9 @@ class ObstoreStore:
         return table.cast(OBJECTS_FILE.schema)
 
 
-def open_place(place: StorePlace, environment: Mapping[str, str]) -> ObstoreStore:
+def open_place(
+    place: StorePlace, environment: Mapping[str, str], *, attempts_max: int = GC_ATTEMPTS_MAX
+) -> ObstoreStore:
     """Return the store of a namespace. Credentials are this process's own, under the names that the server knows.
 
     Raises:
@@ -130,10 +132,10 @@ def open_place(place: StorePlace, environment: Mapping[str, str]) -> ObstoreStor
         raise InvalidInputError(
             ErrorKind.INVALID_NAMESPACE, f"the job cannot reach {place.url}: only S3 and folders"
         )
-    return ObstoreStore(_open_s3(place, parts.netloc, environment), prefix=parts.path)
+    return ObstoreStore(_open_s3(place, parts.netloc, environment, attempts_max), prefix=parts.path)
 
 
-def _open_s3(place: StorePlace, bucket: str, environment: Mapping[str, str]) -> S3Store:
+def _open_s3(place: StorePlace, bucket: str, environment: Mapping[str, str], attempts_max: int) -> S3Store:
     def setting(name: str, *others: str) -> str:
         return next(
             (environment[n] for n in (f"LAKEBED_STORAGE_S3_{name}", *others) if environment.get(n)), ""
@@ -165,7 +167,7 @@ def _open_s3(place: StorePlace, bucket: str, environment: Mapping[str, str]) -> 
             "read_timeout": timedelta(seconds=S3_TIMEOUT_SECONDS),
             "timeout": timedelta(hours=1),
         },
-        retry_config={"max_retries": GC_ATTEMPTS_MAX},
+        retry_config={"max_retries": attempts_max},
     )
 
 

@@ -202,7 +202,8 @@ class PolarsTables:
     async def save(
         self, table: pl.LazyFrame, kind: FileKind, folder: str, *, rows_per_file: int
     ) -> tuple[DataFile, ...]:
-        rows = await self._collect(table.select(kind.schema.names))
+        # In order: equal runs then save equal files, neighbours compress, and a sweep goes folder by folder.
+        rows = await self._collect(table.select(kind.schema.names).sort(kind.schema.names[0]))
 
         async def one(number: int, part: pl.DataFrame) -> DataFile:
             key = f"{folder}{number:08}.parquet"

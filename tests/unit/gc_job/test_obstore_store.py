@@ -1,0 +1,102 @@
+"""The job's store over obstore, in a folder."""
+
+from pathlib import Path
+
+import pytest
+from obstore.store import LocalStore
+
+from lakebed.env.clock import SECOND, SystemClock
+from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, UnavailableError
+from lakebed.spark.gc.obstore_store import ObstoreStore, open_place
+from lakebed.spark.gc.ports import StorePlace
+
+
+@pytest.fixture(params=["", "deep/er"])
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> ObstoreStore:
+    return ObstoreStore(LocalStore(tmp_path), prefix=request.param)
+
+
+async def listed(store: ObstoreStore, prefix: str) -> list[str]:
+    return sorted([key async for page in store.list(prefix) for key in page.column("address").to_pylist()])
+
+
+async def test_what_is_put_comes_back(store: ObstoreStore):
+    await store.put("a/b", b"123")
+    await store.put("a/b", b"1234")
+
+    assert await store.get("a/b") == b"1234"
+    assert abs(await store.mtime("a/b") - SystemClock().now()) < 60 * SECOND
+
+
+async def test_what_is_not_there_is_said_not_to_be(store: ObstoreStore):
+    for call in (store.get("x"), store.mtime("x"), store.copy("x", "y")):
+        with pytest.raises(NotFoundError):
+            await call
+
+
+async def test_a_listing_has_everything_below_a_folder_with_sizes(store: ObstoreStore):
+    for n in range(3):
+        await store.put(f"data/v/{n}", b"x" * n)
+    await store.put("data/w/1", b"")
+
+    pages = [page async for page in store.list("data/v/")]
+
+    rows = sorted(
+        row for page in pages for row in zip(*(c.to_pylist() for c in page.columns[:2]), strict=True)
+    )
+    assert rows == [("data/v/0", 0), ("data/v/1", 1), ("data/v/2", 2)]
+    assert await listed(store, "data/none/") == []
+
+
+async def test_a_folder_has_the_names_of_folders_and_the_objects_in_it(store: ObstoreStore):
+    for key in ("root", "data/loose", "data/v/1", "data/w/1"):
+        await store.put(key, b"x")
+
+    top, data = await store.folder(""), await store.folder("data/")
+
+    assert ([*top.folders], top.objects.column("address").to_pylist()) == (["data"], ["root"])
+    assert (sorted(data.folders), data.objects.column("address").to_pylist()) == (["v", "w"], ["data/loose"])
+
+
+async def test_a_folder_that_is_not_there_is_empty(store: ObstoreStore):
+    found = await store.folder("data/")
+
+    assert ([*found.folders], found.objects.num_rows) == ([], 0)
+
+
+async def test_deleting_what_is_gone_deletes_the_rest(store: ObstoreStore):
+    for key in ("a/1", "a/2", "a/3"):
+        await store.put(key, b"")
+    await store.delete(["a/1"])
+
+    await store.delete(["a/1", "a/2", "a/3", "a/4"])
+    await store.delete([])
+
+    assert await listed(store, "a/") == []
+
+
+async def test_a_copy_goes_over_what_is_there(store: ObstoreStore):
+    await store.put("a", b"new")
+    await store.put("b/c", b"old")
+
+    await store.copy("a", "b/c")
+
+    assert await store.get("b/c") == b"new"
+
+
+def test_a_folder_that_is_elsewhere_says_where_to_run(tmp_path: Path):
+    open_place(StorePlace(kind="local", url=f"local://{tmp_path}"), {})
+    with pytest.raises(InvalidInputError, match="where the server runs"):
+        open_place(StorePlace(kind="local", url="local:///not/here"), {})
+    with pytest.raises(InvalidInputError, match="only S3 and folders"):
+        open_place(StorePlace(kind="mem", url="mem://x"), {})
+
+
+async def test_an_s3_that_does_not_answer_fails_a_listing():
+    place = StorePlace(kind="s3", url="s3://bucket/lake", endpoint="http://127.0.0.1:9", region="r")
+    environment = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    store = open_place(place, environment, attempts_max=0)
+
+    with pytest.raises(UnavailableError) as caught:
+        await store.folder("data/")
+    assert caught.value.kind is ErrorKind.STORE_UNAVAILABLE
