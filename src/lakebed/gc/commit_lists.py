@@ -103,16 +103,17 @@ class CommitLists:
 
     async def _list(self, repo: Repository) -> _Decided:
         refs = await read_references(self._parts.kv, repo)
-        commits = await read_commits(self._parts.kv, repo)
+        commits = await read_commits(self._parts.kv, self._parts.workers, repo)
         return _Decided(commits, refs, frozenset(commits), frozenset(commits))
 
     async def _decide(self, repo: Repository, state: GcState, attempt: str) -> _Decided:
-        kv, now, rules = self._parts.kv, await self._parts.kv.now(), await self._rules(repo)
+        kv, workers = self._parts.kv, self._parts.workers
+        now, rules = await kv.now(), await self._rules(repo)
         # Refs before commits: a commit is stored before a ref names it.
         named = (await read_references(kv, repo)).named(now)
-        commits = await read_commits(kv, repo)
+        commits = await read_commits(kv, workers, repo)
         require_known(commits, named)
-        live = retain(commits, named, rules, now=now).live
+        live = (await workers.run(retain, commits, named, rules, now=now)).live
         gone = {node.id for node in commits.values() if _is_gone(state, node)}
         expiring = {
             node.id: node.condemned_by
@@ -137,9 +138,9 @@ class CommitLists:
         refs = await condemner.fence_readers(await read_references(kv, repo), frozenset(expiring))
         # Refs before commits once more: what an operation has finished by now is in this list, and the files of all
         # others bear a nonce that is still pending.
-        commits, named = await read_commits(kv, repo), refs.named(now)
+        commits, named = await read_commits(kv, workers, repo), refs.named(now)
         require_known(commits, named)
-        retained = retain(commits, named, rules, now=now)
+        retained = await workers.run(retain, commits, named, rules, now=now)
         await condemner.release(expiring.keys() & retained.live)
         for owner, released in stale.items():
             await condemner.release(released, condemner=owner)

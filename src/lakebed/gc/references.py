@@ -7,10 +7,11 @@ state, operations that are building a new HEAD, and what deleted branches have l
 from dataclasses import dataclass, replace
 
 from lakebed.env.clock import Instant
+from lakebed.env.work import Workers
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.records import decode_branch, decode_commit, decode_stash, decode_tag
 from lakebed.gc.retention import CommitNode, Named
-from lakebed.kv.port import KVStore
+from lakebed.kv.port import Item, KVStore
 from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.commits import Commit, Tag
 from lakebed.model.ids import BranchName, CommitId, Nonce
@@ -81,7 +82,7 @@ async def read_references(kv: KVStore, repo: Repository) -> References:
     return References(branches=branches, tags=tuple(tags), stashes=tuple(stashes))
 
 
-async def read_commits(kv: KVStore, repo: Repository) -> dict[CommitId, CommitNode]:
+async def read_commits(kv: KVStore, workers: Workers, repo: Repository) -> dict[CommitId, CommitNode]:
     """Read all commits, and with each one its parents: a scan is no snapshot, and may meet a child only.
 
     Raises:
@@ -89,7 +90,7 @@ async def read_commits(kv: KVStore, repo: Repository) -> dict[CommitId, CommitNo
     """
     commits: dict[CommitId, CommitNode] = {}
     async for items in scan_records(kv, repo.partition, COMMITS_PREFIX):
-        commits |= {node.id: node for node in (_node(decode_commit(item.value)) for item in items)}
+        commits |= await workers.run(_nodes, items)
     while missing := {parent for node in commits.values() for parent in node.parents} - commits.keys():
         wanted = sorted(missing)[:_LOOKUPS]
         found = await kv.get_many([(repo.partition, commit_key(each)) for each in wanted])
@@ -109,6 +110,10 @@ def require_known(commits: dict[CommitId, CommitNode], named: Named) -> None:
         raise CorruptError(
             ErrorKind.FILE_MISSING, f"commit {min(missing)}, which a ref names, is not in the database"
         )
+
+
+def _nodes(items: list[Item]) -> dict[CommitId, CommitNode]:
+    return {node.id: node for node in (_node(decode_commit(item.value)) for item in items)}
 
 
 def _node(commit: Commit) -> CommitNode:

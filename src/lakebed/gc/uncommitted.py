@@ -128,7 +128,7 @@ class UncommittedLists:
         async with aclosing(self._steps(repo, cursor)) as steps:
             async for step in steps:
                 if step.block is not None and step.block.num_rows:
-                    blocks.append(_labelled(step.block, step.label))
+                    blocks.append(await self._parts.workers.run(_labelled, step.block, step.label))
                     rows += blocks[-1].num_rows
                 full = rows >= self._page_rows or self._parts.clock.monotonic() - begun > GC_PAGE_SECONDS
                 if full and step.cursor is not None:
