@@ -238,3 +238,31 @@ async def test_short_ages_are_warned_of():
 
     assert usual.warnings == ()
     assert len(short.warnings) == 2
+
+
+async def test_the_share_that_is_large_can_be_set():
+    lake = a_lake()
+    await mark(lake.world(), USUAL)
+
+    with pytest.raises(PreconditionError, match="more than 5% is unlikely"):
+        await sweep(lake.world(), Options(min_age_seconds=DAY, grace_seconds=0.0, share_max=0.05))
+
+
+async def test_a_mark_of_young_objects_is_swept_at_once_or_not_at_all():
+    lake = a_lake()
+    young = Options(min_age_seconds=60.0, grace_seconds=0.0)
+    await mark(lake.world(), young)
+    lake.clock.at += GRACE + 1
+
+    with pytest.raises(PreconditionError, match="Mark again"):
+        await sweep(lake.world(), USUAL)
+    await mark(lake.world(), young)
+    assert (await sweep(lake.world(), USUAL)).deleted.objects == 1
+
+
+async def test_a_mark_of_old_objects_is_swept_at_any_later_time():
+    lake = a_lake()
+    await mark(lake.world(), USUAL)
+    lake.clock.at += 20 * DAY
+
+    assert (await sweep(lake.world(), USUAL)).deleted.objects == 1

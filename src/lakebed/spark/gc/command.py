@@ -12,7 +12,7 @@ from lakebed.client.repo import Repo
 from lakebed.client.uri import parse_repo
 from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.format.gc import Summary, decode_summary, summary_key
-from lakebed.limits import GC_GRACE_SECONDS, GC_MIN_AGE_SECONDS, GC_SMALL_OBJECTS
+from lakebed.limits import GC_GRACE_SECONDS, GC_MIN_AGE_SECONDS, GC_SHARE_MAX, GC_SMALL_OBJECTS
 from lakebed.spark.gc import protocol
 from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.job import open_storage, opened_world
@@ -69,6 +69,9 @@ def run(
     allow_large: Annotated[
         bool, typer.Option("--allow-large", help="Delete even if it is a large part of all objects.")
     ] = False,
+    max_share: Annotated[
+        float, typer.Option(min=0, max=1, help="What part of all objects is large.")
+    ] = GC_SHARE_MAX,
     quarantine: Annotated[
         float | None,
         typer.Option(min=0, metavar="DAYS", help="Put objects aside for so long first.", show_default=False),
@@ -100,6 +103,7 @@ def run(
         grace_seconds=grace,
         clean=clean,
         allow_large=allow_large,
+        share_max=max_share,
         quarantine_days=quarantine,
         rate=rate,
     )

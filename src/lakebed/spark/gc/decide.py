@@ -66,6 +66,8 @@ class Options:
     clean: bool = False
     """Whether an optimized run will not do."""
     allow_large: bool = False
+    share_max: float = GC_SHARE_MAX
+    """How much of a namespace may go at once."""
     quarantine_days: float | None = None
     rate: float | None = None
     """Objects to delete in a second, at most."""
@@ -217,15 +219,25 @@ def require_live(*, commits: int, live: int, ranges: int, addresses: int) -> Non
         raise _unsafe(f"{ranges} ranges are live, and no address was read from them")
 
 
-def require_share(summary: Summary, *, allow_large: bool) -> None:
+def require_share(summary: Summary, options: Options) -> None:
     """Refuse to delete an unlikely part of a namespace, unless somebody expects it."""
-    going, whole = summary.marked_objects, summary.namespace
-    if allow_large or not going.objects:
+    going, whole, share = summary.marked_objects, summary.namespace, options.share_max
+    if options.allow_large or not going.objects:
         return
-    if going.objects > GC_SHARE_MAX * whole.objects or going.bytes > GC_SHARE_MAX * max(whole.bytes, 1):
+    if going.objects > share * whole.objects or going.bytes > share * max(whole.bytes, 1):
         raise _unsafe(
             f"{going.objects} of {whole.objects} objects would go ({percent(going, whole)}), and more than "
-            f"{GC_SHARE_MAX:.0%} is unlikely: look at the report of run {summary.run}, then say --allow-large"
+            f"{share:.0%} is unlikely: look at the report of run {summary.run}, then say --allow-large"
+        )
+
+
+def require_fresh(summary: Summary, started: Started) -> None:
+    """Refuse a mark of which objects may have been on their way: by now somebody may have linked them."""
+    seconds = (started.now - summary.marked_at) / SECOND
+    if summary.min_age_seconds < started.link_seconds and seconds > started.grace_seconds:
+        raise _unsafe(
+            f"run {summary.run} marked objects of any age above {summary.min_age_seconds:.0f} s, {seconds:.0f} s ago: what was "
+            "on its way then may be in use now. Mark again"
         )
 
 
