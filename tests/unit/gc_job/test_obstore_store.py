@@ -1,19 +1,45 @@
-"""The job's store over obstore, in a folder."""
+"""The job's store over obstore, in a folder and on S3."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from obstore.store import LocalStore
 
 from lakebed.env.clock import SECOND, SystemClock
+from lakebed.env.ids import SystemIds
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, UnavailableError
+from lakebed.objects.settings import StoreSettings
 from lakebed.spark.gc.obstore_store import ObstoreStore, open_place
 from lakebed.spark.gc.ports import StorePlace
+from lakebed.testing.s3_server import make_bucket, s3_server
 
 
-@pytest.fixture(params=["", "deep/er"])
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreSettings]:
+    with s3_server(tmp_path_factory.mktemp("weed")) as settings:
+        make_bucket(settings, "lakes")
+        yield settings
+
+
+@pytest.fixture(params=["folder", "deeper", pytest.param("s3", marks=pytest.mark.server)])
 def store(tmp_path: Path, request: pytest.FixtureRequest) -> ObstoreStore:
-    return ObstoreStore(LocalStore(tmp_path), prefix=request.param)
+    if request.param != "s3":
+        return ObstoreStore(LocalStore(tmp_path), prefix="" if request.param == "folder" else "deep/er")
+    settings: StoreSettings = request.getfixturevalue("s3")
+    place = StorePlace(
+        kind="s3",
+        url=f"s3://lakes/{SystemIds().token()}/lake",
+        endpoint=settings.s3_endpoint or "",
+        region="r",
+    )
+    environment = {
+        "LAKEBED_STORAGE_S3_ACCESS_KEY_ID": settings.s3_access_key_id or "",
+        "LAKEBED_STORAGE_S3_SECRET_ACCESS_KEY": settings.s3_secret_access_key or "",
+        "AWS_ACCESS_KEY_ID": "another",
+        "AWS_SECRET_ACCESS_KEY": "another",
+    }
+    return open_place(place, environment)
 
 
 async def listed(store: ObstoreStore, prefix: str) -> list[str]:
