@@ -264,6 +264,7 @@ async def check(backlog: Backlog) -> None:
         findings: list[Finding] = []
         verifier = Verifier(
             kv=wired.engine.parts.kv,
+            pins=wired.engine.parts.pins,
             repo=repo,
             store=await wired.engine.store_of(repo),
             external=wired.engine.external,
