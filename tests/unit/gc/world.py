@@ -50,9 +50,19 @@ class OwnedClock:
 
 
 class WatchedKV(MemoryKV):
-    """Calls `hook` before each call of `set_rows`, `scan` and `swap`, with its name and partition or key."""
+    """Calls `hook` before each call, with its name and what it is about."""
 
     hook: Hook | None = None
+
+    async def get(self, partition: str, key: bytes) -> Any:
+        if self.hook is not None:
+            await self.hook("get", key)
+        return await super().get(partition, key)
+
+    async def get_many(self, lookups: Any) -> Any:
+        if self.hook is not None:
+            await self.hook("get_many", lookups)
+        return await super().get_many(lookups)
 
     async def set_rows(self, partition: str, rows: Any, **options: Any) -> None:
         if self.hook is not None:
