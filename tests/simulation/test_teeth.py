@@ -4,6 +4,7 @@ Some safeguards stand behind others: while slots are cleared and names never com
 of those is shown twice: with the ones before it taken out and itself in place, nothing goes wrong; without it, it does.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ from lakebed.versioning import head
 
 SEEDS = 40
 # With all in place there is nothing to find, and each seed costs a second or two.
-SEEDS_IN_PLACE = 4
+SEEDS_IN_PLACE = 3
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -193,6 +194,10 @@ def test_what_goes_wrong_without_a_safeguard_is_found(
             "compaction-commits",
             0,
             id="compacted",
+            marks=pytest.mark.skipif(
+                "SEEDS" not in os.environ,  # noqa: TID251  how a person asks for more
+                reason="takes minutes to be found: SEEDS=1 pytest tests/simulation/test_teeth.py",
+            ),
         ),
     ],
 )
