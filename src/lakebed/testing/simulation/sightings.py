@@ -32,7 +32,7 @@ _READS = frozenset({"stat", "list", "scan"})
 # A scan that began longer ago than so many calls has died with its process.
 _RECENT_OPS = 100
 # So many lost swaps in a row are no accident.
-_LOST_IN_A_ROW = 3
+_LOST_IN_A_ROW = 2
 
 
 @dataclass(slots=True)

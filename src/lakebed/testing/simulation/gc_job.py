@@ -1,0 +1,223 @@
+"""The collector as the simulation runs it: the job's own protocol, with its ports put through the network.
+
+The job lives in one process, the server that it asks in another. A request to the server may be lost on its way, or its
+reply; the server goes on with what it was asked for although nobody waits any more.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
+
+from lakebed.env.clock import Clock, Instant
+from lakebed.env.work import InlineWorkers
+from lakebed.errors import ErrorKind, LakebedError, NotFoundError, UnavailableError
+from lakebed.format.gc import OBJECTS_FILE, DataFile, RunKind
+from lakebed.gc.commit_lists import RunToken
+from lakebed.gc.cursor import encode_cursor
+from lakebed.limits import GC_CLOCK_SLACK_SECONDS, GC_LEASE_SECONDS, GRACE_SECONDS, SLICE_SECONDS
+from lakebed.model.gc import MarkKind
+from lakebed.model.gc import RunKind as LeaseKind
+from lakebed.model.repository import Repository
+from lakebed.objects.port import ObjectInfo, ObjectStore, PutMode
+from lakebed.spark.gc.polars_tables import PolarsTables
+from lakebed.spark.gc.ports import Folder, PublishedMark, Started
+from lakebed.spark.gc.protocol import Tools
+from lakebed.spark.gc.protocol import World as JobWorld
+from lakebed.testing.simulation.chance import Chance
+from lakebed.testing.simulation.loop import WORLD, SimLoop
+from lakebed.testing.simulation.process import SimProcess
+
+T = TypeVar("T")
+
+# How long the job waits for an answer: longer than a lease, so that others may have taken it by then.
+_PATIENCE_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The way from a job to the servers."""
+
+    loop: SimLoop
+    chance: Chance
+    servers: Callable[[], Sequence[SimProcess]]
+    lost: float
+    """How many requests never arrive, and how many replies."""
+
+    async def ask(self, what: str, call: Callable[[SimProcess], Awaitable[T]]) -> T:
+        """Return what some server answers, or raise what it raises, or `UnavailableError`."""
+        server = self.chance.pick(self.servers())
+        reply: asyncio.Future[T] = self.loop.create_future()
+        heard, answered = not self.chance.happens(self.lost), not self.chance.happens(self.lost)
+
+        async def serve() -> None:
+            try:
+                value = await call(server)
+            except LakebedError as error:
+                self._later(_fail, reply, error, answered)
+            else:
+                self._later(_answer, reply, value, answered)
+
+        if heard and server.alive:
+            server.spawn(serve(), part="gc")
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                return await reply
+        except TimeoutError:
+            raise UnavailableError(ErrorKind.OUTCOME_UNKNOWN, f"{what}: no answer") from None
+
+    def _later(self, function: Callable[..., None], *args: object) -> None:
+        self.loop.call_later(self.chance.between(0.0002, 0.004), function, *args, context=WORLD)
+
+
+def _answer(reply: "asyncio.Future[Any]", value: object, answered: bool) -> None:
+    if answered and not reply.done():
+        reply.set_result(value)
+
+
+def _fail(reply: "asyncio.Future[Any]", error: LakebedError, answered: bool) -> None:
+    if answered and not reply.done():
+        reply.set_exception(error)
+
+
+class SimServer:
+    """The `Server` of a job: each call goes to some process."""
+
+    def __init__(self, line: Line, repo: Repository, *, holder: str, link_seconds: float) -> None:
+        self._line = line
+        self._repo = repo
+        self._holder = holder
+        self._link_seconds = link_seconds
+
+    async def begin(self, kind: Literal["mark", "sweep"], *, grace_seconds: float) -> Started:
+        async def call(server: SimProcess) -> Started:
+            state = await server.engine.gc.begin(
+                self._repo, LeaseKind(kind), holder=self._holder, grace_seconds=grace_seconds
+            )
+            assert state.lease is not None
+            return Started(
+                run=state.lease.run,
+                token=state.lease.token,
+                repository=self._repo.name,
+                uid=self._repo.uid,
+                namespace=self._repo.namespace,
+                now=await server.kv.now(),
+                lease_seconds=GC_LEASE_SECONDS,
+                grace_seconds=GRACE_SECONDS,
+                link_seconds=self._link_seconds,
+                slice_seconds=SLICE_SECONDS,
+                clock_slack_seconds=GC_CLOCK_SLACK_SECONDS,
+                marks=tuple(
+                    PublishedMark(
+                        run=mark.run,
+                        started_at=mark.started_at,
+                        marked_at=mark.marked_at,
+                        kind=RunKind(mark.kind.value),
+                        optimized_since_clean=mark.optimized_since_clean,
+                    )
+                    for mark in state.marks
+                ),
+            )
+
+        return await self._line.ask("begin", call)
+
+    async def renew(self, started: Started) -> Instant:
+        async def call(server: SimProcess) -> Instant:
+            await server.engine.gc.renew(self._repo, _token(started))
+            return await server.kv.now()
+
+        return await self._line.ask("renew", call)
+
+    async def prepare_uncommitted(self, started: Started, continuation: str) -> tuple[DataFile, str]:
+        async def call(server: SimProcess) -> tuple[DataFile, str]:
+            page = await server.engine.gc.prepare_uncommitted(
+                self._repo, _token(started), continuation=continuation
+            )
+            following = encode_cursor(page.following) if page.following is not None else ""
+            return DataFile(page.key, page.rows), following
+
+        return await self._line.ask("prepare_uncommitted", call)
+
+    async def prepare_commits(self, started: Started) -> str:
+        async def call(server: SimProcess) -> str:
+            return (await server.engine.gc.prepare_commits(self._repo, _token(started))).roots
+
+        return await self._line.ask("prepare_commits", call)
+
+    async def publish(self, started: Started, kind: RunKind, counts: Mapping[str, int]) -> Instant:
+        async def call(server: SimProcess) -> Instant:
+            mark = await server.engine.gc.publish(
+                self._repo, _token(started), kind=MarkKind(kind.value), counts=counts
+            )
+            return mark.marked_at
+
+        return await self._line.ask("publish", call)
+
+    async def end(self, started: Started, outcome: str) -> None:
+        async def call(server: SimProcess) -> None:
+            await server.engine.gc.end(self._repo, _token(started), outcome=outcome)
+
+        await self._line.ask("end", call)
+
+
+class SimStore:
+    """The `Store` of a job: the namespace, as the job's process reaches it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    async def get(self, key: str) -> bytes:
+        return await self._store.get(key)
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._store.put(key, data, when=PutMode.OVERWRITE)
+
+    async def mtime(self, key: str) -> Instant:
+        found = await self._store.head(key)
+        if found is None:
+            raise NotFoundError(ErrorKind.KEY_NOT_FOUND, key)
+        return found.mtime
+
+    async def folder(self, prefix: str) -> Folder:
+        found = [info async for page in self._store.list(prefix) for info in page]
+        inside = [info.key.removeprefix(prefix) for info in found]
+        folders = sorted({name.split("/")[0] for name in inside if "/" in name})
+        direct = [info for info, name in zip(found, inside, strict=True) if "/" not in name]
+        return Folder(folders=folders, objects=_objects(direct))
+
+    async def list(self, prefix: str) -> AsyncIterator[pa.Table]:
+        async for page in self._store.list(prefix, page_items_max=20):
+            yield _objects(page)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._store.delete(keys)
+
+    async def copy(self, source: str, target: str) -> None:
+        await self._store.copy(source, target)
+
+
+def open_job(server: SimServer, store: ObjectStore, clock: Clock) -> JobWorld[Any]:
+    """Return what a run works with."""
+    reached = SimStore(store)
+
+    def tools(started: Started) -> Tools[Any]:
+        tables = PolarsTables(reached, namespace=started.namespace, clock=clock, workers=InlineWorkers())
+        return Tools(reached, tables)
+
+    return JobWorld(server=server, open=tools, clock=clock)
+
+
+def _token(started: Started) -> RunToken:
+    return RunToken(run=started.run, token=started.token)
+
+
+def _objects(found: Sequence[ObjectInfo]) -> pa.Table:
+    return pa.table(
+        {
+            "address": pa.array([info.key for info in found], pa.string()),
+            "size": pa.array([info.size_bytes for info in found], pa.int64()),
+            "mtime": pa.array([info.mtime for info in found], pa.int64()),
+        }
+    ).cast(OBJECTS_FILE.schema)
