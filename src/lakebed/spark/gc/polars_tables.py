@@ -80,7 +80,8 @@ class PolarsTables:
         return await gathered.table()
 
     async def ranges_of(self, metaranges: pl.LazyFrame) -> pl.LazyFrame:
-        wanted = await self._collect(metaranges.filter(pl.col("name") != ""))
+        # In order, here and below: a run is then played again call by call.
+        wanted = await self._collect(metaranges.filter(pl.col("name") != "").sort("name"))
         found = pl.DataFrame(schema=_RANGES)
 
         async def one(name: str, live: bool) -> pl.DataFrame:  # noqa: FBT001  a row's two columns
@@ -95,7 +96,7 @@ class PolarsTables:
         return found.lazy()
 
     async def addresses_of(self, ranges: pl.LazyFrame) -> pl.LazyFrame:
-        wanted = await self._collect(ranges.select("name", "rows"))
+        wanted = await self._collect(ranges.select("name", "rows").sort("name"))
         gathered = _Gathered(self, _ADDRESSES)
 
         async def one(name: str, rows: int) -> None:
