@@ -41,17 +41,20 @@ class Symlinks:
 
     async def _folders(self, repo: Repository, branch: str, prefix: str) -> list[tuple[str, list[str]]]:
         """Return each folder (empty, or with a slash at its end) with the addresses of its objects."""
-        source = await self._engine.source(repo, branch)
         blocks: list[pl.DataFrame] = []
         after = ""
-        while True:
-            page = await self._engine.view.list(
-                repo, source, prefix=prefix, after=after, delimiter="", amount=LIST_PAGE_MAX
-            )
-            blocks.append(pl.DataFrame(pl.from_arrow(page.rows.select(["key", "address"]))))
-            if not page.has_more:
-                break
-            after = page.last
+        # All pages are of one record of the branch, which takes as long as there are objects.
+        async with self._engine.parts.pins.held(repo, f"the export of {branch}") as held:
+            source = await self._engine.source(repo, branch)
+            while True:
+                page = await self._engine.view.list(
+                    repo, source, prefix=prefix, after=after, delimiter="", amount=LIST_PAGE_MAX
+                )
+                held.require()
+                blocks.append(pl.DataFrame(pl.from_arrow(page.rows.select(["key", "address"]))))
+                if not page.has_more:
+                    break
+                after = page.last
         full = (
             pl.when(pl.col("address").str.contains("://", literal=True))
             .then(pl.col("address"))

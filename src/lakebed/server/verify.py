@@ -1,7 +1,7 @@
 """`lakebed verify`: look through everything that a repository's refs lead to.
 
 It opens the installation itself rather than asking a server, so that it works when no
-server starts any more. It writes nothing, and may run beside one that does.
+server starts any more. It writes nothing but a pin, and may run beside one that does.
 """
 
 import asyncio
@@ -75,6 +75,7 @@ async def _verify(config: Config, name: str, outcome: _Outcome, shown: "_Shown",
         repo = await engine.repositories.get(parse_repo_name(name))
         verifier = Verifier(
             kv=engine.parts.kv,
+            pins=engine.parts.pins,
             repo=repo,
             store=await engine.store_of(repo),
             external=engine.external,

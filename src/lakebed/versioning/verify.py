@@ -1,11 +1,12 @@
 """Verify a repository: everything that its refs lead to is there, and is what it says it is.
 
-Read-only, and safe beside a running server. The order makes it so:
+It writes nothing but a pin, and is safe beside a running server. The order makes it so:
 
-    1. refs       branches, tags, stashes, then commits
-    2. trees      every distinct metarange and range that those reach, read from the store, past every cache
-    3. staged     the rows of every layer
-    4. objects    the folders that all of those name, listed; then joined with what they name
+    1. pin        what leaves a branch from here on is kept until the end, however long it takes
+    2. refs       branches, tags, stashes, then commits
+    3. trees      every distinct metarange and range that those reach, read from the store, past every cache
+    4. staged     the rows of every layer
+    5. objects    the folders that all of those name, listed; then joined with what they name
 
 What is listed comes after what is named, because an object is stored before anything
 names it. A layer that was dropped meanwhile has become part of a commit or was thrown
@@ -15,6 +16,7 @@ Every file and every object is looked at once, however many commits share it.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -46,6 +48,7 @@ from lakebed.model.segments import segment_key
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.keys import branch_key
+from lakebed.refs.pins import Held, Pins
 from lakebed.staging.record import names_layer
 from lakebed.versioning.findings import FindingKind, Progress, Report, Verified, finding
 from lakebed.versioning.object_check import ObjectCheck
@@ -67,6 +70,7 @@ class Verifier:
     """Looks through one repository, once."""
 
     kv: KVStore
+    pins: Pins
     repo: Repository
     store: ObjectStore
     external: ExternalAddresses
@@ -75,9 +79,23 @@ class Verifier:
     report: Report
     progress: Progress = field(default=lambda _what, _done, _total: None)
     done: Verified = field(default_factory=Verified)
+    _held: Held | None = field(default=None, init=False)
 
     async def run(self, *, data: bool = False) -> Verified:
-        """Report everything that is wrong; with `data`, also of the bytes of objects."""
+        """Report everything that is wrong; with `data`, also of the bytes of objects.
+
+        Raises:
+            UnavailableError: it was held up for so long that what it would find missing may have been let go.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                self._held = await stack.enter_async_context(self.pins.held(self.repo, "lakebed verify"))
+            except LakebedError:
+                # A database that takes no writes is what this may have been called for; nothing is let go there either.
+                self._held = None
+            return await self._run(data=data)
+
+    async def _run(self, *, data: bool) -> Verified:
         reached = await find_reachable(self.kv, self.repo, self.report)
         self.done.branches, self.done.tags, self.done.commits = (
             reached.branches,
@@ -97,6 +115,7 @@ class Verifier:
                 done=self.done,
             )
             await objects.list_folders(named)
+            self._require_pin()
             await objects.check(named, data=data)
         return self.done
 
@@ -111,6 +130,7 @@ class Verifier:
             return tree, await self._read(metarange_key(tree.id), tree.where, decode, kinds)
 
         async for tree, block in in_order(_each(reached.trees.values()), read, ahead=RANGES_AHEAD):
+            self._require_pin()
             self.done.trees += 1
             self.progress("trees", self.done.trees, total)
             for info in range_infos(block) if block is not None else ():
@@ -126,12 +146,14 @@ class Verifier:
             return reached, await self._read(range_key(reached.info.id), reached.where, decode, kinds)
 
         async for reached, block in in_order(_each(ranges.values()), read, ahead=RANGES_AHEAD):
+            self._require_pin()
             self.done.ranges += 1
             self.progress("ranges", self.done.ranges, len(ranges))
             if block is not None and reached.with_objects:
                 await self.workers.run(named.name, block, reached.where)
 
     async def _check_layer(self, staged: StagedLayer, named: References) -> None:
+        self._require_pin()
         match staged.layer:
             case TokenLayer():
                 await self._check_token(staged, staged.layer, named)
@@ -179,6 +201,10 @@ class Verifier:
         else:
             await self.workers.run(named.name, entries, staged.where)
         return rows
+
+    def _require_pin(self) -> None:
+        if self._held is not None:
+            self._held.require()
 
     async def _is_named(self, staged: StagedLayer) -> bool:
         if staged.branch is None:

@@ -5,17 +5,22 @@ from dataclasses import replace
 import pytest
 
 from lakebed.env.clock import Instant
+from lakebed.env.ids import SeededIds
 from lakebed.errors import UnavailableError
 from lakebed.format.pins import decode_pin, encode_pin
 from lakebed.format.rows import OPEN_KEY, OPEN_VALUE
+from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Expect, Row
+from lakebed.kv.wrappers.faults import Call, Fault, FaultyKV, Operation, Refused
 from lakebed.limits import GRACE_SECONDS, PIN_SECONDS, RETIRED_LISTED
 from lakebed.model.ids import BranchName, MetarangeId, Nonce, StagingToken
 from lakebed.model.layers import RetiredLayer, RetiredTree, SegmentLayer, TokenLayer
 from lakebed.model.pins import Pin
 from lakebed.model.repository import Repository
-from lakebed.refs.keys import pin_key
+from lakebed.refs.keys import PINS_PREFIX, pin_key
 from lakebed.refs.pins import Held, Pins, oldest_pin
+from lakebed.refs.scans import scan_records
+from tests.unit.leaping import LeapClock
 from tests.unit.refs.world import World
 
 MAIN = BranchName("main")
@@ -147,3 +152,42 @@ async def test_a_reader_that_could_not_renew_its_pin_in_time_is_told_to_stop(wor
 
     with pytest.raises(UnavailableError, match="start it again"):
         held.require()
+
+
+def refuse_swaps(call: Call) -> Fault | None:
+    return Refused() if call.operation is Operation.SWAP else None
+
+
+async def test_a_held_pin_is_renewed_for_as_long_as_the_scan_takes(repo: Repository) -> None:
+    clock = LeapClock()
+    kv = MemoryKV(clock=clock)
+    async with Pins(kv, clock=clock, ids=SeededIds(1)).held(repo, "export") as held:
+        made = held.pin.made_at
+        for _ in range(20):
+            await clock.leap(PIN_SECONDS / 2, steps=1)
+            held.require()
+            assert await oldest_pin(kv, repo.partition, clock.now()) == made
+    await clock.leap(PIN_SECONDS / 2, steps=2)
+    assert await pins_left(kv, repo) == []
+
+
+async def test_a_database_that_is_away_for_one_renewal_does_no_harm_and_for_two_is_told(
+    repo: Repository,
+) -> None:
+    clock = LeapClock()
+    kv = FaultyKV(MemoryKV(clock=clock), plan=lambda _call: None, clock=clock)
+    async with Pins(kv, clock=clock, ids=SeededIds(1)).held(repo, "export") as held:
+        kv.plan = refuse_swaps
+        await clock.leap(PIN_SECONDS / 2 - 1, steps=2)
+        held.require()
+        kv.plan = lambda _call: None
+        await clock.leap(PIN_SECONDS / 2, steps=1)
+        held.require()
+        kv.plan = refuse_swaps
+        await clock.leap(PIN_SECONDS / 2, steps=2)
+        with pytest.raises(UnavailableError, match="start it again"):
+            held.require()
+
+
+async def pins_left(kv: MemoryKV, repo: Repository) -> list[bytes]:
+    return [item.key async for items in scan_records(kv, repo.partition, PINS_PREFIX) for item in items]

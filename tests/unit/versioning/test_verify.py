@@ -3,13 +3,17 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import pytest
 
 from lakebed.committed.cache import RangeCache
 from lakebed.committed.names import METARANGES_FOLDER, RANGES_FOLDER
 from lakebed.committed.segments import SegmentFiles
+from lakebed.env.clock import SystemClock
+from lakebed.env.ids import SeededIds
 from lakebed.env.work import InlineWorkers
+from lakebed.errors import UnavailableError
 from lakebed.format.metaranges import (
     RangeInfo,
     decode_metarange,
@@ -21,6 +25,8 @@ from lakebed.format.metaranges import (
 from lakebed.format.records import decode_commit, encode_commit
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Expect, Row
+from lakebed.kv.wrappers.faults import WRITES, FaultyKV, Refused
+from lakebed.limits import GRACE_SECONDS, PIN_SECONDS
 from lakebed.model.entries import Entry, Tombstone
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, parse_path
 from lakebed.model.layers import SegmentLayer
@@ -28,12 +34,17 @@ from lakebed.model.segments import segment_key
 from lakebed.objects.port import ObjectStore, PutMode
 from lakebed.objects.settings import StoreSettings
 from lakebed.refs.keys import branch_key, commit_key, tag_key
+from lakebed.refs.pins import Pins
 from lakebed.staging.appending import Appender, SegmentUse, sorted_block
-from lakebed.testing.lake import Lake
+from lakebed.testing.lake import Lake, open_lake
 from lakebed.testing.site import Site
 from lakebed.versioning import verify as verify_module
 from lakebed.versioning.findings import Finding, FindingKind, Verified
 from lakebed.versioning.verify import Verifier
+from tests.unit.leaping import LeapClock
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -70,6 +81,7 @@ async def verify(lake: Lake, tmp_path: Path, *, data: bool = False) -> tuple[lis
     found: list[Finding] = []
     verifier = Verifier(
         kv=lake.kv,
+        pins=lake.engine.parts.pins,
         repo=lake.repo,
         store=await lake.engine.store_of(lake.repo),
         external=lake.engine.external,
@@ -376,3 +388,79 @@ async def test_a_segment_that_left_its_branch_and_was_swept_meanwhile_is_no_find
     monkeypatch.setattr(verify_module, "find_reachable", slow_reachable)
 
     assert (await verify(lake, tmp_path))[0] == []
+
+
+class Slow(InlineWorkers):
+    """The first piece of work takes as long as the test wants it to."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        self._meanwhile: Callable[[], Awaitable[None]] | None = meanwhile
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return await super().run(function, *args, **kwargs)
+
+
+def slow_verifier(lake: Lake, folder: Path, meanwhile: Callable[[], Awaitable[None]], store: ObjectStore):
+    return Verifier(
+        kv=lake.kv,
+        pins=lake.engine.parts.pins,
+        repo=lake.repo,
+        store=store,
+        external=lake.engine.external,
+        workers=Slow(meanwhile),
+        temp=folder,
+        report=lambda found: pytest.fail(str(found)),
+    )
+
+
+async def test_what_leaves_its_branch_meanwhile_is_looked_at_all_the_same(tmp_path: Path) -> None:
+    clock = LeapClock()
+    async with open_lake(clock=clock) as lake:
+        await lake.commit("main", a="1")
+        await lake.put("main", b="2", c="3")
+
+        async def commit_and_clean_up() -> None:
+            await lake.commit("main")
+            await clock.leap(PIN_SECONDS / 2, steps=int(4 * GRACE_SECONDS / PIN_SECONDS))
+            await lake.cleaner.clean_once()
+
+        store = await lake.engine.store_of(lake.repo)
+        done = await slow_verifier(lake, tmp_path, commit_and_clean_up, store).run()
+        assert (done.staged, done.objects) == (2, 3)
+        freed = await lake.cleaner.clean_once()
+        assert freed.failed == 0
+        assert (await branch(lake, "main")).retired == ()
+
+
+async def test_a_check_that_could_not_renew_its_pin_stops_instead_of_reporting_what_was_let_go(
+    tmp_path: Path,
+) -> None:
+    clock = LeapClock()
+    async with open_lake(clock=clock) as lake:
+        await lake.commit("main", a="1")
+
+        async def stand_still() -> None:
+            clock.jump(PIN_SECONDS)
+
+        store = await lake.engine.store_of(lake.repo)
+        with pytest.raises(UnavailableError, match="start it again"):
+            await slow_verifier(lake, tmp_path, stand_still, store).run()
+
+
+async def test_a_database_that_takes_no_writes_is_looked_through_without_a_pin(tmp_path: Path) -> None:
+    async with open_lake() as lake:
+        await lake.commit("main", a="1")
+
+        async def nothing() -> None:
+            return
+
+        verifier = slow_verifier(lake, tmp_path, nothing, await lake.engine.store_of(lake.repo))
+        clock = SystemClock()
+        full = FaultyKV(
+            lake.kv, plan=lambda call: Refused() if call.operation in WRITES else None, clock=clock
+        )
+        verifier.pins = Pins(full, clock=clock, ids=SeededIds(1))
+        assert (await verifier.run()).objects == 1
