@@ -4,12 +4,13 @@ The job document is read before the branches, and heartbeats in between: a slot 
 the document could know of and does not belongs to an attempt that has ended, and goes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 
 from lakebed.compaction.census import Census
-from lakebed.compaction.install import without_stale_slots
+from lakebed.compaction.install import stuck_sources, with_parked, without_stale_slots
 from lakebed.compaction.scheduler import Facts
 from lakebed.compaction.sealer import Sealer
 from lakebed.compaction.store import Attempt, JobStore, ReadSchedule
@@ -19,7 +20,7 @@ from lakebed.errors import ConflictError, NotFoundError
 from lakebed.format.records import decode_branch
 from lakebed.limits import COMPACTION_BRANCHES_AT_HAND
 from lakebed.model.branch import Branch, BranchRecord
-from lakebed.model.compaction import JobState, Schedule
+from lakebed.model.compaction import JobState, Schedule, Source
 from lakebed.model.ids import BranchName, RepoUid
 from lakebed.model.layers import TokenLayer
 from lakebed.model.repository import Repository
@@ -79,8 +80,10 @@ class Desks:
         live = {name: record for name, record in found.items() if isinstance(record, Branch)}
         if not schedule.paused:
             live |= await self._sealer.seal_due(repo, live.values(), now=now)
+        stuck = stuck_sources(schedule)
         for name, branch in live.items():
-            found[name] = await self._without_stale_slots(repo, branch, schedule)
+            of_branch = stuck.get(branch.incarnation, set())
+            found[name] = await self._in_step(repo, branch, partial(_in_step, schedule, of_branch))
         # Where layers hurt most is planned first, and counted first.
         order = sorted(found, key=lambda name: -_layers(found[name]))
         loads = await self._census.of_sealed(
@@ -116,23 +119,28 @@ class Desks:
             for name, item in zip(names, items, strict=True)
         }
 
-    async def _without_stale_slots(
-        self, repo: Repository, branch: Branch, schedule: Schedule
+    async def _in_step(
+        self, repo: Repository, branch: Branch, step: Callable[[Branch], Branch]
     ) -> BranchRecord | None:
-        if without_stale_slots(branch, schedule) is branch:
+        """Bring what the record says of jobs in step with the document that was read before it."""
+        if step(branch) is branch:
             return branch
         try:
-            freed = await self._parts.branches.update(
+            changed = await self._parts.branches.update(
                 repo,
                 branch.name,
-                lambda current, _now: without_stale_slots(current, schedule),
-                landed=lambda current: without_stale_slots(current, schedule) is current,
+                lambda current, _now: step(current),
+                landed=lambda current: step(current) is current,
             )
         except NotFoundError:
             return None
         except ConflictError:
             return branch
-        return freed.value
+        return changed.value
+
+
+def _in_step(schedule: Schedule, stuck: AbstractSet[Source], branch: Branch) -> Branch:
+    return with_parked(without_stale_slots(branch, schedule), stuck)
 
 
 def _is_over(attempt: Attempt, schedule: Schedule) -> bool:

@@ -5,13 +5,25 @@ overwrites, and blocks nobody; the holder of the newest token is the only one wh
 What an install replaces is retired by the same swap, so that readers of the old record finish.
 """
 
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from lakebed.compaction.guard import Refusal, claim_refusal, install_refusal, place_of, slot_of
 from lakebed.env.clock import Instant
 from lakebed.errors import ConflictError, ErrorKind
 from lakebed.model.branch import Branch, Slot
-from lakebed.model.compaction import FoldOutput, JobKind, JobState, Output, Schedule, Spec, TreeOutput
+from lakebed.model.compaction import (
+    FoldOutput,
+    JobKind,
+    JobState,
+    Output,
+    Schedule,
+    Source,
+    Spec,
+    TreeOutput,
+    sources_of,
+)
+from lakebed.model.ids import Nonce
 from lakebed.model.layers import Layer, RetiredLayer
 
 
@@ -63,6 +75,7 @@ def install(branch: Branch, spec: Spec, output: Output, *, token: int, now: Inst
                 sealed=above,
                 compacted=tree,
                 compacted_counts=counts if tree is not None else None,
+                parked=branch.parked and bool(above),
                 retired_trees=(
                     branch.retired_trees if tree == branch.compacted else branch.with_tree_retired(now)
                 ),
@@ -80,6 +93,29 @@ def without_stale_slots(branch: Branch, schedule: Schedule) -> Branch:
         if slot is not None and slot.token not in live and slot.token <= schedule.token_floor:
             branch = _with_slot(branch, kind, None)
     return branch
+
+
+def stuck_sources(schedule: Schedule) -> dict[Nonce, set[Source]]:
+    """Return the layers of each branch, by its incarnation, that no job will take away unless somebody asks.
+
+    They are those of parked jobs, and those held because such a job has made room.
+    """
+    stuck: dict[Nonce, set[Source]] = {}
+    for job in schedule.jobs:
+        if job.state is JobState.PARKED:
+            stuck.setdefault(job.spec.incarnation, set()).update(job.spec.sources)
+    for held in schedule.held:
+        stuck.setdefault(held.incarnation, set()).add(held.source)
+    return stuck
+
+
+def with_parked(branch: Branch, stuck: AbstractSet[Source]) -> Branch:
+    """Return the branch saying whether one of its layers is `stuck`, or itself: its writers read no schedule.
+
+    Whichever of two schedulers has read the older document, the next poll puts it right.
+    """
+    parked = bool(stuck) and not stuck.isdisjoint(sources_of(branch.sealed))
+    return branch if parked == branch.parked else replace(branch, parked=parked)
 
 
 def has_landed(branch: Branch, spec: Spec, output: Output, *, token: int) -> bool:

@@ -6,10 +6,27 @@ import pytest
 from tests.unit.compaction.examples import C2, MAIN, NOW, branch, later, pending, segment, spec, tokens
 
 from lakebed.compaction.guard import Refusal, install_refusal
-from lakebed.compaction.install import RefusedError, claim, has_landed, install, without_stale_slots
+from lakebed.compaction.install import (
+    RefusedError,
+    claim,
+    has_landed,
+    install,
+    stuck_sources,
+    with_parked,
+    without_stale_slots,
+)
 from lakebed.limits import PENDING_TIMEOUT_SECONDS
 from lakebed.model.branch import DeletedBranch, Slot
-from lakebed.model.compaction import FoldOutput, Job, JobKind, JobState, Schedule, TreeOutput
+from lakebed.model.compaction import (
+    FoldOutput,
+    Held,
+    Job,
+    JobKind,
+    JobState,
+    Schedule,
+    TreeOutput,
+    sources_of,
+)
 from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import MetarangeId, Nonce
 from lakebed.model.layers import RetiredLayer, RetiredTree
@@ -224,3 +241,28 @@ def test_a_slot_whose_job_is_over_is_cleared_and_one_that_is_not_known_yet_stays
     parked = replace(job, state=JobState.PARKED)
     assert without_stale_slots(CLAIMED, Schedule(last_token=7, jobs=(parked,))).fold_slot is None
     assert without_stale_slots(CLAIMED, Schedule(epoch=1)).l2_slot is None
+
+
+def test_a_branch_is_parked_while_a_layer_of_its_own_is_in_a_parked_job_or_held():
+    job = Job(spec=MIDDLE, number=1, added_at=NOW, state=JobState.PARKED)
+    held = Held(incarnation=CLAIMED.incarnation, source=MIDDLE.sources[0], until=NOW)
+    for schedule in (Schedule(jobs=(job,)), Schedule(held=(held,))):
+        stuck = stuck_sources(schedule)[CLAIMED.incarnation]
+        parked = with_parked(CLAIMED, stuck)
+        assert parked.parked
+        assert with_parked(parked, stuck) is parked
+        assert not with_parked(replace(parked, sealed=()), stuck).parked
+
+    assert stuck_sources(Schedule(jobs=(replace(job, state=JobState.QUEUED),))) == {}
+    assert not with_parked(replace(CLAIMED, parked=True), set()).parked
+    assert with_parked(CLAIMED, set()) is CLAIMED
+
+
+def test_a_branch_that_was_folded_whole_is_parked_no_longer():
+    branch = replace(CLAIMED, parked=True)
+    whole = replace(L2, sources=sources_of(branch.sealed))
+    claimed = claim(branch, whole, token=9, now=NOW)
+
+    after = install(claimed, whole, TREE, token=9, now=NOW)
+
+    assert (after.sealed, after.parked) == ((), False)

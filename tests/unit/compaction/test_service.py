@@ -20,7 +20,7 @@ from lakebed.kv.wrappers.faults import (
     Operation,
     Refused,
 )
-from lakebed.limits import PENDING_TIMEOUT_SECONDS
+from lakebed.limits import PENDING_TIMEOUT_SECONDS, SEALED_LAYERS_SLOWDOWN
 from lakebed.model.compaction import JobState, Schedule
 from lakebed.model.diffs import ChangeCounts
 from lakebed.model.ids import Nonce
@@ -316,12 +316,7 @@ async def test_a_branch_can_be_asked_for_whatever_it_holds() -> None:
 async def test_a_parked_job_can_be_tried_again() -> None:
     async with open_shell() as shell:
         await staged(shell)
-        for _ in range(20):
-            for given in (await shell.poll()).assigned:
-                await shell.poll(
-                    [Report(job=given.job.id, token=given.job.token, status=Status.FAILED, error="no")],
-                    free=0,
-                )
+        await fail_until_parked(shell)
         parked = [job for job in (await shell.schedule()).jobs if job.state is JobState.PARKED]
         assert parked
         more = LIMITS.failures_max + 2
@@ -331,6 +326,41 @@ async def test_a_parked_job_can_be_tried_again() -> None:
         assert await shell.service.retry(shell.repo, [parked[0].id]) == 0
         await shell.compact()
         assert (await shell.branch()).sealed == ()
+
+
+async def fail_until_parked(shell: Shell) -> None:
+    for _ in range(20):
+        for given in (await shell.poll()).assigned:
+            failed = Report(job=given.job.id, token=given.job.token, status=Status.FAILED, error="no")
+            await shell.poll([failed], free=0)
+
+
+async def test_a_branch_whose_jobs_are_parked_says_so_until_they_are_tried_again() -> None:
+    async with open_shell() as shell:
+        await staged(shell)
+        assert not (await shell.branch()).parked
+        await fail_until_parked(shell)
+        assert (await shell.branch()).parked
+        assert await shell.service.retry(shell.repo) > 0
+        await shell.poll(free=0)
+        assert not (await shell.branch()).parked
+
+
+async def test_a_branch_whose_jobs_are_parked_takes_more_layers_and_can_be_committed() -> None:
+    async with open_shell() as shell:
+        await staged(shell)
+        await fail_until_parked(shell)
+        for number in range(SEALED_LAYERS_SLOWDOWN):
+            await shell.put(**{f"more{number}": "1"})
+            await shell.seal()
+        view = await shell.view()
+        assert len((await shell.branch()).sealed) > SEALED_LAYERS_SLOWDOWN
+        await shell.commit()
+        assert await shell.view() == view
+        branch = await shell.branch()
+        assert (branch.sealed, branch.parked) == ((), False)
+        await shell.poll(free=0)
+        assert not (await shell.branch()).parked
 
 
 async def test_a_repository_that_a_newer_lakebed_plans_does_not_stop_the_others() -> None:
