@@ -78,6 +78,19 @@ async def test_a_commit_that_nothing_reaches_loses_its_files_too(world: World) -
     assert gone in listed.commits - listed.reachable - listed.live
 
 
+async def test_rules_that_keep_more_do_not_ask_for_the_files_of_what_was_let_go(world: World) -> None:
+    await world.rules(0)
+    await history(world, "a")
+    await world.lake.catalog.branches.create("lake", "dev", "main")
+    gone = await world.lake.commit("dev", x="x")
+    await world.lake.catalog.branches.delete("lake", "dev")
+    world.clock.advance(DAY)
+    await world.mark()
+    await world.rules(7)
+    listed = await world.mark()
+    assert gone in listed.commits - listed.reachable - listed.live
+
+
 async def test_hidden_branches_and_tags_hold_their_commits(world: World) -> None:
     await world.rules(0)
     a, b, _c, d = await history(world, "a", "b", "c", "d")

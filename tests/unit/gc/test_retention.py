@@ -211,4 +211,4 @@ def test_retention_is_what_the_definition_says(
         if name not in reach:
             reach.add(name)
             waiting += history.commits[CommitId(name)].parents
-    assert set(retained.reachable) == reach | set(retained.live)
+    assert set(retained.reachable) == reach

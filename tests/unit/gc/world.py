@@ -97,7 +97,8 @@ class World:
     clock: OwnedClock
     kv: WatchedKV
     of: RunToken | None = None
-    page_rows: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    """What a scenario has to remember."""
 
     @property
     def gc(self) -> GarbageCollection:
