@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.catalog.engine import Engine
 from lakebed.env.clock import Instant, after
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, UnavailableError
 from lakebed.format.links import decode_link, encode_link
 from lakebed.kv.port import Expect, Version, prefix_end
 from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS, SLICE_SECONDS
@@ -84,6 +84,7 @@ class LinkTokens:
         Raises:
             InvalidInputError: `LINK_REFUSED`: it was linked before, and that is not what stands.
             ConflictError: `TOO_LATE`; `VERSION_CHANGED`: somebody else is linking it in its last minutes.
+            UnavailableError: `OUTCOME_UNKNOWN`: it may be linked, or is and can be linked once more. Repeat it.
         """
         if found.token.used_at is not None:
             return await self._standing(repo, name, entry)
@@ -95,6 +96,10 @@ class LinkTokens:
             await self._put(repo, found.address, used, found.version)
         except ConflictError:
             return entry  # Somebody else linked the same object to the same path.
+        except UnavailableError as error:
+            raise UnavailableError(
+                ErrorKind.OUTCOME_UNKNOWN, f"{entry.path!r} is linked, and that was not noted: link it again"
+            ) from error
         return entry
 
     async def find_all(

@@ -146,6 +146,7 @@ class CommitLists:
             await condemner.release(released, condemner=owner)
         condemned = (expiring.keys() - retained.live) | (gone - named.all)
         kept = frozenset(commits) - condemned
+        # Not whatever the rules would keep: the files of what was let go under stricter ones may be gone.
         return _Decided(commits, refs, kept, frozenset(retained.reachable) | kept)
 
     async def _rules(self, repo: Repository) -> GcRules | None:

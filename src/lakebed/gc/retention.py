@@ -10,8 +10,8 @@
 `created_at` counts, which is the engine's; a commit's `date` is its author's and may be anything. 0 days is a rule:
 what a branch no longer shows is not kept at all.
 
-A commit that is not live keeps its place in the log, and its files stay while it is `reachable`: from a ref by
-any parent, or because it is live itself.
+A commit that is not live keeps its place in the log, and its files stay while it is `reachable`: from a ref, by any
+parent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """The objects of `live` commits are kept, and the files of `reachable` ones."""
+    """The objects and files of `live` commits are kept, and the files of `reachable` ones."""
 
     live: AbstractSet[CommitId]
     reachable: AbstractSet[CommitId]
@@ -70,7 +70,7 @@ def retain(
     """Return what is kept. Every commit that is named must be among `commits`."""
     live = set(commits) if rules is None else _live(commits, named, rules, now)
     live |= named.all
-    return Retained(live=live, reachable=_ancestors(commits, named.all) | live)
+    return Retained(live=live, reachable=_ancestors(commits, named.all))
 
 
 def _live(

@@ -56,7 +56,7 @@ class CollectedLake(Lake):
     rules: tuple[GcRules | None, ...] = (None, GcRules(default_days=0))
     clean: float = 0.4
     """How many of the runs start from nothing."""
-    lost: float = 0.02
+    lost: float = 0.005
     """How many requests of a collector are lost on their way to a server, and how many replies."""
     addresses: list[Address] = field(default_factory=list)
     compacting: set[str] = field(default_factory=set)

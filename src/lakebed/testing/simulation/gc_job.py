@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 # How long the job waits for an answer: longer than a lease, so that others may have taken it by then.
 _PATIENCE_SECONDS = 90.0
+_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,19 +164,20 @@ class SimServer:
 
 
 class SimStore:
-    """The `Store` of a job: the namespace, as the job's process reaches it."""
+    """The `Store` of a job: the namespace, as the job's process reaches it. What fails is tried again, as obstore does."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
 
     async def get(self, key: str) -> bytes:
-        return await self._store.get(key)
+        return await self._again(lambda: self._store.get(key))
 
     async def put(self, key: str, data: bytes) -> None:
-        await self._store.put(key, data, when=PutMode.OVERWRITE)
+        await self._again(lambda: self._store.put(key, data, when=PutMode.OVERWRITE))
 
     async def mtime(self, key: str) -> Instant:
-        found = await self._store.head(key)
+        found = await self._again(lambda: self._store.head(key))
         if found is None:
             raise NotFoundError(ErrorKind.KEY_NOT_FOUND, key)
         return found.mtime
@@ -192,15 +194,23 @@ class SimStore:
             yield _objects(page)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._store.delete(keys)
+        await self._again(lambda: self._store.delete(keys))
 
     async def copy(self, source: str, target: str) -> None:
-        await self._store.copy(source, target)
+        await self._again(lambda: self._store.copy(source, target))
+
+    async def _again(self, call: Callable[[], Awaitable[T]]) -> T:
+        for _ in range(_TRIES - 1):
+            try:
+                return await call()
+            except UnavailableError:
+                await self._clock.sleep(0.1)
+        return await call()
 
 
 def open_job(server: SimServer, store: ObjectStore, clock: Clock) -> JobWorld[Any]:
     """Return what a run works with."""
-    reached = SimStore(store)
+    reached = SimStore(store, clock)
 
     def tools(started: Started) -> Tools[Any]:
         tables = PolarsTables(reached, namespace=started.namespace, clock=clock, workers=InlineWorkers())

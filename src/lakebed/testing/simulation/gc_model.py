@@ -9,10 +9,11 @@ Nothing here is shared with the collector: sets of names, walked step by step, w
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lakebed.committed.names import ENDING, METARANGES_FOLDER, RANGES_FOLDER, metarange_key, range_key
+from lakebed.committed.names import METARANGES_FOLDER, RANGES_FOLDER, metarange_key, range_key
 from lakebed.env.clock import Instant, after
 from lakebed.format.blocks import block_changes
 from lakebed.format.gc_rules import decode_gc_rules
+from lakebed.format.layout import TREE_FILE_ENDING
 from lakebed.format.links import decode_link
 from lakebed.format.metaranges import decode_metarange, range_infos
 from lakebed.format.ranges import decode_range
@@ -214,7 +215,7 @@ class Reachability:
         for key in self._bucket.objects:
             if not key.startswith(TREE_FOLDERS):
                 continue
-            nonce = key.removesuffix(ENDING).split("-", 1)[1]
+            nonce = key.removesuffix(TREE_FILE_ENDING).split("-", 1)[1]
             owner, _, token = nonce.rpartition("-")
             if nonce in pending or any(_may_install(b, owner, int(token)) for b in self.branches if owner):
                 found.add(key)

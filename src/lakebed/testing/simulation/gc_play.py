@@ -54,7 +54,7 @@ class Habits:
     link_seconds: float = LINK_LIFETIME_SECONDS
     rules: tuple[GcRules | None, ...] = RULES
     clean: float = 0.4
-    lost: float = 0.02
+    lost: float = 0.005
 
 
 async def play_gc(

@@ -66,6 +66,8 @@ class Conditions:
     """How long the cleaner of each process waits between two runs."""
     clock_seconds: float = 20.0
     """How far the database's clock jumps when it does."""
+    works: bool = True
+    """Whether the compactor of each process works all the time, and not only when the play says so."""
     rests: bool = False
     """Whether there is a time without a single worker."""
     poisons: float = 0.0
@@ -132,7 +134,7 @@ class Stage:
     def _start_process(self) -> SimProcess:
         process = self._world.start_process()
         process.spawn(process.cleaner.run(interval_seconds=self._conditions.cleaning_seconds), part="cleaner")
-        if not self._resting:
+        if self._conditions.works and not self._resting:
             process.work()
         return process
 
