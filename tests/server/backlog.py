@@ -60,10 +60,12 @@ class Model:
             self.paths["main"].add(path)
 
     def delete(self, http: Http, *paths: str) -> None:
-        """Delete from `main`."""
-        status, answer = http("POST", f"{MAIN}/objects/delete", body={"paths": list(paths)})
-        assert (status, answer["errors"]) == (200, [])
-        self.paths["main"].difference_update(paths)
+        """Delete from `main`, as many at a time as a request may name."""
+        for at in range(0, len(paths), 1000):
+            some = paths[at : at + 1000]
+            status, answer = http("POST", f"{MAIN}/objects/delete", body={"paths": list(some)})
+            assert (status, answer["errors"]) == (200, [])
+            self.paths["main"].difference_update(some)
 
 
 @dataclass(frozen=True)
