@@ -31,6 +31,12 @@ async def copy_staged_then_reset(world: World) -> None:
     await world.lake.catalog.branches.reset("lake", "main")
 
 
+async def copy_staged_then_delete(world: World) -> None:
+    copy = world.lake.catalog.objects.copy
+    await copy("lake", "dev", "moved", source_path="b", source_ref="main", shallow=True)
+    await world.lake.catalog.objects.delete("lake", "main", ["b"])
+
+
 async def copy_committed_then_delete(world: World) -> None:
     copy = world.lake.catalog.objects.copy
     await copy("lake", "dev", "moved", source_path="a", source_ref="main", shallow=True)
@@ -89,6 +95,7 @@ MOVES: dict[str, Move] = {
     for each in (
         commit,
         copy_staged_then_reset,
+        copy_staged_then_delete,
         copy_committed_then_delete,
         copy_then_delete_the_branch,
         stash_and_pop_elsewhere,
@@ -105,8 +112,9 @@ MOVES: dict[str, Move] = {
 async def furnish(world: World) -> None:
     """Something on every place that an address may be on its way from, and nothing retired."""
     await world.rules(0)
-    await world.lake.commit("main", a="1", keep="1")
+    await world.lake.commit("main", keep="1")
     await world.lake.catalog.branches.create("lake", "dev", "main")
+    await world.lake.commit("main", a="1")
     await world.lake.put("main", x="1")
     await world.lake.catalog.stashes.create("lake", "main")
     await world.lake.put("main", b="1")
