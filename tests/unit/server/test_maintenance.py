@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from lakebed.env.clock import Instant, after
 from lakebed.env.ids import SeededIds
-from lakebed.limits import GRACE_SECONDS, TASK_LIFETIME_SECONDS
-from lakebed.server.maintenance import Maintenance
+from lakebed.limits import COPY_LIFETIME_SECONDS, GRACE_SECONDS, TASK_LIFETIME_SECONDS
+from lakebed.server.maintenance import COPIES_SECONDS, Maintenance
 from lakebed.testing.lake import open_wired
 
 
@@ -49,3 +49,27 @@ async def test_a_round_frees_retired_layers_and_old_tasks_and_popped_stashes() -
         assert not [key for key in left if key.startswith((b"tasks/", b"stashes/"))]
         assert await kv.get(token, b"open") is None
         assert task.kind == "dump"
+
+
+async def test_notes_of_copies_are_forgotten_and_looked_for_once_an_hour() -> None:
+    clock = StoppedClock()
+    async with open_wired(clock=clock) as (wired, kv):
+        catalog = wired.catalog
+        repo = await catalog.repositories.create("lake", "mem://lake")
+        await catalog.objects.upload("lake", "main", "a", b"1")
+        maintenance = Maintenance(wired, clock=clock, ids=SeededIds(1))
+
+        async def notes() -> int:
+            keys = [key async for page in kv.scan(repo.partition) for key in page.keys]
+            return sum(key.startswith(b"copies/") for key in keys)
+
+        await catalog.objects.copy("lake", "main", "b", source_path="a", shallow=True)
+        clock.at = after(clock.at, COPY_LIFETIME_SECONDS)
+        await maintenance.once()
+        assert await notes() == 1
+        clock.at = after(clock.at, GRACE_SECONDS + 1)
+        await maintenance.once()
+        assert await notes() == 1, "not yet looked for again"
+        clock.at = after(clock.at, COPIES_SECONDS)
+        await maintenance.once()
+        assert await notes() == 0
