@@ -307,6 +307,9 @@ async def test_the_peers_collector_fails_before_it_could_delete_anything(
             await peer.read_uncommitted(location)
 
     # It takes 404 for "there are no rules", and then that nothing is committed.
+    unknown = await rest.admin("GET", f"{GC}/prepare_commits/status", query={"id": "x"})
+    assert unknown.status == 400
+    assert (await rest.admin("GET", "/config/garbage-collection")).json() == {"grace_period": 86400}
     status = await prepare(rest.admin, None)
     location = status["result"]["gc_commits_location"]
     assert status["result"]["gc_addresses_location"]

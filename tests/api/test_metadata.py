@@ -74,11 +74,3 @@ async def test_lists_of_what_is_not_there_yet_are_empty(rest: Rest) -> None:
         assert (answer["results"], answer["pagination"]["has_more"]) == ([], False)
         assert (await rest.admin("GET", f"{REPO}/{path}/1")).status == 404
         assert (await rest.admin("GET", f"/repositories/nowhere/{path}")).status == 404
-
-
-async def test_the_collector_of_the_peer_is_told_that_it_cannot_work_here(rest: Rest) -> None:
-    """An empty answer, or a 404, would make it delete everything."""
-    for path in ("gc/prepare_commits", "gc/prepare_commits/async", "gc/prepare_uncommited"):
-        assert (await rest.admin("POST", f"{REPO}/{path}")).status == 501
-    assert (await rest.admin("GET", f"{REPO}/gc/prepare_commits/status", query={"id": "x"})).status == 501
-    assert (await rest.admin("GET", "/config/garbage-collection")).json() == {"grace_period": 86400}

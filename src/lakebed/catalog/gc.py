@@ -13,7 +13,7 @@ from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.tasks import Report, Tasks
 from lakebed.env.clock import Instant
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.gc.commit_lists import PreparedCommits, RunToken
 from lakebed.gc.state import find_run
 from lakebed.gc.uncommitted import PreparedPage
@@ -130,9 +130,17 @@ class Collections:
         return await self._tasks.start(repo, _PREPARE, work)
 
     async def prepare_commits_status(self, repo_name: str, task_id: str) -> tuple[Repository, Task]:
-        """Return how a preparation goes."""
+        """Return how a preparation goes.
+
+        Raises:
+            InvalidInputError: `INVALID_ARGUMENT`: there is none of that id. Not the error for what is missing: the peer's
+                collector takes that for "there are no rules", and then that nothing is committed.
+        """
         repo = await self._repo(repo_name, Action.PREPARE_GC_COMMITS)
-        return repo, await self._tasks.get(repo, task_id, kind=_PREPARE)
+        try:
+            return repo, await self._tasks.get(repo, task_id, kind=_PREPARE)
+        except NotFoundError as error:
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, str(error)) from error
 
     async def _repo(self, repo_name: str, action: Action) -> Repository:
         self._caller.require(action, repository_arn(repo_name))
