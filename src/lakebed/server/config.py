@@ -58,7 +58,7 @@ class Config:
     port: int = 8000
     tls: Tls | None = None
     workers: int = 2
-    compaction: bool = False
+    compaction: bool = True
     """Whether `lakebed run` starts a compactor beside its workers."""
     compactor_jobs: int | None = None
     """Jobs that a compactor does at a time; None means as many as there are processors."""

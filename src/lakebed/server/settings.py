@@ -327,8 +327,8 @@ SETTINGS: Final[dict[str, Setting]] = {
         Setting(
             name="compaction",
             kind=_FLAG,
-            default=False,
-            meaning="Whether `lakebed run` starts a compactor beside its workers; young, so off unless asked for.",
+            default=True,
+            meaning="Whether `lakebed run` starts a compactor beside its workers.",
         ),
         Setting(
             name="compactor.jobs",
