@@ -40,10 +40,17 @@ class AnonymousPeak:
             self._most = max(self._most, self._now())
 
     def _now(self) -> int:
-        processes = (self._root, *self._root.children(recursive=True))
+        try:
+            processes = (self._root, *self._root.children(recursive=True))
+        except psutil.NoSuchProcess:
+            return 0
         return sum(_anonymous_bytes(process.pid) for process in processes)
 
 
 def _anonymous_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+    """Return what a process has now; one that is ending has nothing."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")), 0)
