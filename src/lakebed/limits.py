@@ -289,6 +289,16 @@ CACHE_BYTES_DEFAULT = 10 * GIB
 
 # Ranges mapped by one process at a time. Mapping one again costs 0.2 ms; what is mapped and read counts as resident.
 OPEN_RANGES_BYTES_MAX = 512 * MIB
+# A server looks this often whether refs that were read within the second number show something new, and fetches what came
+# with it: often enough that most readers come later, rare enough that one read of all their records costs nothing.
+READ_AHEAD_SECONDS = 0.5
+READ_AHEAD_USE_SECONDS = 60.0
+# No more refs than are read in one go, and no more files for all of them each time: what a reader meets first. Two at a
+# time leave threads to those who wait. A larger segment than this is not decoded on suspicion.
+READ_AHEAD_REFS_MAX = 64
+READ_AHEAD_FILES_MAX = 16
+READ_AHEAD_AT_ONCE = 2
+READ_AHEAD_BYTES_MAX = 32 * MIB
 # Metaranges held as values by one repository's trees: the heads and the commits that are being compared.
 OPEN_TREES_MAX = 64
 

@@ -71,6 +71,10 @@ class Trees:
         """Return the entries of one range."""
         return (await self._reader.range(info)).block
 
+    def is_open(self, info: RangeInfo) -> bool:
+        """Return whether the entries of one range are at hand."""
+        return self._reader.peek(info) is not None
+
     async def lookup(self, tree: MetarangeId, path: str) -> Entry | None:
         """Return the entry of `path`, or None."""
         return await lookup.lookup(self._reader, tree, path)

@@ -6,7 +6,7 @@ that everything acknowledged is on disk and nothing in flight is lost.
 
 import asyncio
 import gc
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import cache
 from importlib.metadata import version
 from typing import Final
@@ -97,6 +97,8 @@ class WorkerApp:
         )
         maintenance = asyncio.create_task(Maintenance(wired, clock=clock, ids=ids).run())
         self._stack.callback(maintenance.cancel)
+        read_ahead = asyncio.create_task(wired.read_ahead.run())
+        self._stack.push_async_callback(_end, read_ahead)
         self._s3 = S3App(
             S3Services(
                 sessions=services.sessions,
@@ -139,6 +141,13 @@ class WorkerApp:
 @cache
 def _openapi() -> bytes:
     return document(OPERATIONS, version=version("lakebed"), root=ROOT)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """End a task before what it uses is closed."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 async def _answer_early(path: bytes, send: Send) -> None:

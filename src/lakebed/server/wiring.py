@@ -43,6 +43,7 @@ from lakebed.refs.tags import Tags
 from lakebed.refs.targets import Targets
 from lakebed.staging.appending import SegmentUse
 from lakebed.staging.staging import Staging
+from lakebed.versioning.ahead import ReadAhead
 from lakebed.versioning.commit import Committer
 from lakebed.versioning.head import HeadChanges
 from lakebed.versioning.importing import Importer
@@ -86,6 +87,8 @@ class Wired:
     """The use cases on behalf of the installation itself."""
     cleaner: Cleaner
     job_runner: JobRunner
+    read_ahead: ReadAhead
+    """For processes that serve readers; it does nothing until it is run."""
 
 
 def wire(around: Surroundings) -> Wired:
@@ -128,6 +131,7 @@ def wire(around: Surroundings) -> Wired:
     heads = HeadChanges(parts)
     resolver = Resolver(branches=branches, tags=tags, commits=commits)
     view = View(parts)
+    readings = Readings(kv, repositories=repositories, resolver=resolver, view=view)
     engine = Engine(
         parts=parts,
         repositories=repositories,
@@ -138,7 +142,7 @@ def wire(around: Surroundings) -> Wired:
         metadata=RepositoryMetadata(kv, clock=clock, ids=ids),
         view=view,
         targets=Targets(kv, repositories),
-        readings=Readings(kv, repositories=repositories, resolver=resolver, view=view),
+        readings=readings,
         committer=Committer(parts, heads),
         merger=Merger(parts, heads),
         resetter=Resetter(parts, heads),
@@ -168,6 +172,7 @@ def wire(around: Surroundings) -> Wired:
         catalog=sessions.of(SYSTEM),
         cleaner=cleaner,
         job_runner=JobRunner(parts, stores.store),
+        read_ahead=ReadAhead(parts, readings),
     )
 
 
