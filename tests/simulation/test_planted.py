@@ -83,7 +83,7 @@ def older_rows_before_newer_segments(patch: pytest.MonkeyPatch) -> None:
     original = reader.LayerReader._lookup
 
     async def lookup(self, repo, branch, path):
-        found = await self._find_row(repo, branch, path)
+        found = await self._find_row(repo, branch, record.tokens_of(branch), path)
         return found if found is not None else await original(self, repo, branch, path)
 
     patch.setattr(reader.LayerReader, "_lookup", lookup)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from lakebed.errors import ErrorKind, LakebedError, UnavailableError, is_unknown
+from lakebed.format.blocks import change_block
 from lakebed.limits import LIST_PAGE_MAX
 from lakebed.model.diffs import MergeStrategy
 from lakebed.model.entries import Entry, Tombstone
@@ -22,6 +24,10 @@ from lakebed.versioning.paging import BlockPage
 
 PATHS = ("a", "b", "d/x", "d/y", "d/z/1", "d/z/2", "e", "f/1")
 PREFIXES = ("", "d/", "d/z", "f")
+
+# Whoever has no answer after so many calls gives up.
+_HAND_INS_MAX = 4
+_REPLY_LOST = 0.3
 
 Work = Callable[["Client"], Awaitable[object]]
 
@@ -165,6 +171,74 @@ class Client:
             return rows, (), lambda _path: True
 
         return await self._ask("scan", call, branch=branch, paths=PATHS)
+
+    async def pinned_scan(self) -> Op:
+        """Read a whole branch as slowly, with a pin that keeps its layers from being freed."""
+        branch, world, repo = self._branch(), self.lake.world, self.lake.repo
+
+        async def call() -> tuple[list[tuple[str, str]], tuple[str, ...], Callable[[str], bool]]:
+            engine, rows, began = self.process.engine, list[tuple[str, str]](), world.loop.time()
+            async with engine.parts.pins.held(repo, "a scan") as held:
+                source = await engine.source(repo, branch)
+                async for block in engine.view.scan(repo, source, first_page=1):
+                    rows += zip(
+                        block.column("key").to_pylist(), block.column("checksum").to_pylist(), strict=True
+                    )
+                    await world.sleep(self.chance.pick([0.0, 1.0, 500.0, 1000.0]))
+                    try:
+                        held.require()
+                    except UnavailableError:
+                        world.sightings.scanned(world.loop.time() - began, ran_out=True)
+                        raise
+            world.sightings.scanned(world.loop.time() - began, ran_out=False)
+            return rows, (), lambda _path: True
+
+        return await self._ask("scan", call, branch=branch, paths=PATHS)
+
+    async def hand_in(self) -> Op:
+        """Hand in a segment, and again until the answer is known: it must be staged once."""
+        lake = self.lake
+        branch, call = self._branch(), f"call {lake.written}"
+        paths = sorted({self.chance.pick(PATHS) for _ in range(3)})
+        contents = {path: lake.next_checksum() for path in paths}
+        op = lake.world.history.begin(
+            "write",
+            process=self.process.name,
+            repo=lake.partition,
+            branch=branch,
+            contents=contents,
+            condition=None,
+        )
+
+        async def upload() -> None:
+            staging = self.process.engine.parts.staging
+            now = await self.process.engine.parts.kv.now()
+            entries = [
+                Entry(path=Path(path), address=f"data/{checksum}", checksum=checksum, size_bytes=1, mtime=now)
+                for path, checksum in contents.items()
+            ]
+            name, block = BranchName(branch), change_block(entries)
+            unsure = False
+            for _ in range(_HAND_INS_MAX):
+                try:
+                    known = await staging.find_handed_in(lake.repo, name, call)
+                    if known is None:
+                        await staging.hand_in(lake.repo, name, block, call=call)
+                except LakebedError as error:
+                    # Once it may have been staged, no other answer says that it was not.
+                    unsure = unsure or is_unknown(error)
+                    if not unsure:
+                        raise
+                else:
+                    lake.world.met["handed in again"] += known is not None
+                    # The answer may get lost on its way to the client, too.
+                    if not self.chance.happens(_REPLY_LOST):
+                        return
+                    unsure = True
+                await lake.world.sleep(self.chance.pick([0.0, 0.1, 5.0]))
+            raise UnavailableError(ErrorKind.OUTCOME_UNKNOWN, "no answer, however often")
+
+        return await lake.world.finish(op, upload, give_up_after=self._patience())
 
     async def commit(self) -> Op:
         """Commit what is staged."""
@@ -388,6 +462,8 @@ WORK: Mapping[str, Work] = {
         Client.slow_stat,
         Client.list,
         Client.scan,
+        Client.pinned_scan,
+        Client.hand_in,
         Client.commit,
         Client.merge,
         Client.revert,

@@ -65,6 +65,8 @@ class History:
         self.ops: list[Op] = []
         self.by_checksum: dict[str, Op] = {}
         """The one write that each content belongs to."""
+        self.damaged = False
+        """Whether a file was damaged on purpose, so that the engine may say so."""
 
     def tick(self) -> int:
         self.step += 1
@@ -88,8 +90,10 @@ class History:
             op.outcome = Outcome.DONE
         except TimeoutError:
             op.outcome = Outcome.UNKNOWN
-        except CorruptError:
-            raise
+        except CorruptError as error:
+            if not self.damaged:
+                raise
+            op.error = error
         except LakebedError as error:
             op.error = error
             op.outcome = Outcome.UNKNOWN if is_unknown(error) else Outcome.REFUSED

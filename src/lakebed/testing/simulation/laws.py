@@ -23,6 +23,7 @@ from lakebed.refs.keys import (
     BRANCHES_PREFIX,
     CLEANUP_PARTITION,
     COMMITS_PREFIX,
+    PINS_PREFIX,
     REPOS_PREFIX,
     REPOSITORIES_PARTITION,
     STASHES_PREFIX,
@@ -33,6 +34,7 @@ from lakebed.testing.simulation.head_laws import HeadLaws
 from lakebed.testing.simulation.history import Op
 from lakebed.testing.simulation.install_laws import InstallLaws
 from lakebed.testing.simulation.ledger import Ledger, difference
+from lakebed.testing.simulation.pin_laws import PinLaws
 from lakebed.testing.simulation.record_laws import LawBrokenError, check_successor, is_fold
 from lakebed.testing.simulation.repository_laws import check_repository
 from lakebed.testing.simulation.row_laws import RowLaws
@@ -51,6 +53,7 @@ class Laws:
         self.rows = RowLaws(ledger)
         self.files = FileLaws(ledger)
         self._installs = InstallLaws(ledger)
+        self._pins = PinLaws(ledger)
         self._staging: dict[str, tuple[str, str]] = {}
         """Staging tokens by whose they are: repository's partition and branch."""
         self._named: set[str] = set()
@@ -90,6 +93,8 @@ class Laws:
             self._tag_swapped(partition, before, value)
         elif key.startswith(COMMITS_PREFIX):
             _check_commit(before, value)
+        elif key.startswith(PINS_PREFIX):
+            self._pins.renewed(before, value)
         elif partition == REPOSITORIES_PARTITION and key.startswith(REPOS_PREFIX):
             check_repository(self._ledger, before, value)
 
@@ -118,6 +123,8 @@ class Laws:
         old = decode_branch(before) if before is not None else None
         new = decode_branch(value)
         check_successor(old, new, now=self._ledger.clock.now(), noted=self._is_noted)
+        if old is not None:
+            self._pins.check_forgotten(partition, old, new)
         for retired in new.retired:
             if isinstance(retired.layer, TokenLayer):
                 self._retired_at[retired.layer.token] = (partition, retired.at)
@@ -189,7 +196,6 @@ class Laws:
             and set(new.pending) - set(old.pending)
         ):
             self._ledger.meet("taken for dead")
-        self._installs.check(partition, old, new)
         named = set(new.stashes) - set(old.stashes)
         if new.commit_id != old.commit_id:
             self.heads.check(partition, old, new)
@@ -213,6 +219,8 @@ class Laws:
             self._ledger.effect(op, "reset")
         elif now != before:
             raise LawBrokenError(f"a step that may change nothing changed {difference(before, now)}: {op}")
+        # After what readers see: that is worse than anything that is told here.
+        self._installs.check(partition, old, new)
 
     def _name_layers(self, old: Branch | None, new: Branch) -> Nonce | None:
         """Take down the layers that the record names for the first time; return the stash that one is of."""
@@ -240,6 +248,8 @@ class Laws:
         home, retired_at = self._retired_at.get(token, ("", Instant(0)))
         if self._truth.is_live(home) and after(retired_at, GRACE_SECONDS) >= self._ledger.clock.now():
             raise LawBrokenError(f"rows of {token} were dropped within a grace: {op}")
+        if self._truth.is_live(home):
+            self._pins.check_gone(home, token, retired_at)
         for partition in self._truth.repository_partitions():
             for record in self._truth.branches(partition):
                 if isinstance(record, Branch) and token in live_tokens(record):

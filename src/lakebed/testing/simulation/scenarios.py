@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS
+from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS, PIN_SECONDS
 from lakebed.testing.simulation.lake_play import play_lake
 from lakebed.testing.simulation.network import Weather
 from lakebed.testing.simulation.ref_play import play_refs
 from lakebed.testing.simulation.repository_play import play_repositories
+from lakebed.testing.simulation.shared_files import SHARED, SWEPT, TORN
+from lakebed.testing.simulation.sightings import sighting
 from lakebed.testing.simulation.stage import Conditions
 from lakebed.testing.simulation.world import World
 
@@ -155,6 +157,71 @@ SCENARIOS: Mapping[str, Scenario] = {
         reset_branch=0.5,
         clean=1,
     ),
+    "shared-segments": _lake(
+        Conditions(clients=16, calls=20, patience=0.1, kills=20, pauses=1, blows=8),
+        SHARED,
+        TORN,
+        SWEPT,
+        "process killed",
+        segments=True,
+        branches=("main", "dev", "exp", "new", "old"),
+        write=14,
+        delete=4,
+        stat=2,
+        list=1,
+        commit=1,
+        reset_branch=0.5,
+        create_branch=0.3,
+        delete_branch=0.3,
+        sweep_segments=0.5,
+    ),
+    "handed-in": _lake(
+        Conditions(
+            clients=8,
+            calls=15,
+            patience=0.5,
+            kills=1,
+            pauses=1,
+            # Shorter than a record remembers what was handed in.
+            pause_seconds=((2 * PENDING_TIMEOUT_SECONDS, 1),),
+            ambush_seconds=(2 * LEASE_SECONDS,),
+            weather=Weather(lost=0.05, unanswered=0.15, late=0.1, slow=0.02),
+        ),
+        "handed in again",
+        "written by segment, unanswered",
+        "fold installed",
+        segments=True,
+        compaction=True,
+        hand_in=10,
+        write=3,
+        delete=2,
+        stat=2,
+        list=1,
+        commit=1,
+        reset_branch=0.3,
+    ),
+    "pinned-scans": _lake(
+        Conditions(
+            clients=6,
+            calls=12,
+            patience=12.0,
+            kills=0.1,
+            pauses=1,
+            pause_seconds=((10.0, 2), (3 * PIN_SECONDS, 2), (2 * GRACE_SECONDS, 1)),
+        ),
+        sighting(23, "pinned for longer than the grace"),
+        sighting(23, "pin ran out"),
+        "fold installed",
+        segments=True,
+        compaction=True,
+        write=10,
+        delete=3,
+        pinned_scan=5,
+        commit=3,
+        reset_branch=0.5,
+        clean=1,
+        sweep_segments=1,
+    ),
     "compaction": _lake(
         Conditions(clients=8, calls=30, patience=4.0),
         "fold installed",
@@ -234,6 +301,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             pause_seconds=((2.0, 4), (2 * LEASE_SECONDS, 2)),
             clock_seconds=5400.0,
             poisons=3.0,
+            damages=True,
             forgets=0.5,
         ),
         "fold installed",
@@ -280,8 +348,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         sweep_segments=0.5,
     ),
     "compaction-crowd": _lake(
-        Conditions(clients=12, calls=25, processes=3, patience=0.6, kills=0.5, pauses=1, ambushes=1),
+        Conditions(clients=20, calls=20, processes=4, patience=0.2, kills=0.5, pauses=1, ambushes=1),
         "fold installed",
+        sighting(15),
         segments=True,
         compaction=True,
         branches=("main",),
@@ -317,6 +386,44 @@ SCENARIOS: Mapping[str, Scenario] = {
         delete=3,
         stat=1,
         sweep_segments=10,
+    ),
+    "compaction-swept": _lake(
+        # Not for as long as a lease: whoever wakes up still holds the slot, and installs.
+        replace(
+            _PAUSED_WORKERS,
+            ambushes=30,
+            ambush_at=(("worker", "upload all"),),
+            ambush_share=0.8,
+            ambush_least=1.0,
+            ambush_seconds=(LEASE_SECONDS / 2,),
+        ),
+        "fold installed",
+        segments=True,
+        compaction=True,
+        branches=("main",),
+        write=10,
+        delete=3,
+        stat=1,
+        sweep_segments=10,
+    ),
+    "compaction-trees": _lake(
+        # Only trees, and nothing but writes: an attempt that is over finds what others have folded meanwhile.
+        replace(
+            _PAUSED_WORKERS,
+            clients=6,
+            calls=12,
+            ambushes=30,
+            ambush_at=(("worker", "upload all"),),
+            ambush_share=0.8,
+        ),
+        "tree installed",
+        segments=True,
+        compaction=True,
+        eager=True,
+        branches=("main",),
+        conditional=0.0,
+        write=10,
+        stat=1,
     ),
     "compaction-namesakes": _lake(
         _PAUSED_WORKERS,

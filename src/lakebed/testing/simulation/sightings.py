@@ -32,7 +32,7 @@ _READS = frozenset({"stat", "list", "scan"})
 # A scan that began longer ago than so many calls has died with its process.
 _RECENT_OPS = 100
 # So many lost swaps in a row are no accident.
-_LOST_IN_A_ROW = 2
+_LOST_IN_A_ROW = 3
 
 
 @dataclass(slots=True)
@@ -72,10 +72,16 @@ class Sightings:
         self._polled: set[str] = set()
         self._lost: Counter[tuple[str, str]] = Counter()
         """How many swaps of a record a process has lost in a row."""
+        self._fought = False
+        """Whether the swap that is being applied was lost that often before."""
         self._gone: set[str] = set()
         """Files that were deleted."""
         self._parked: dict[str, set[str]] = {}
         """Branches with a parked job, by repository."""
+        self._unreadable: dict[str, set[str]] = {}
+        """Those of them whose job has a damaged file among its sources."""
+        self._damaged: set[str] = set()
+        """Layers whose files are damaged, by name."""
         self._deadly: bool = False
         self._rested = False
         self._left_over: set[AttemptKey] = set()
@@ -119,6 +125,17 @@ class Sightings:
         """Whatever reads some layer dies from now on."""
         self._deadly = True
 
+    def damaged(self, layers: AbstractSet[str]) -> None:
+        """These layers, and no others, have files that are damaged."""
+        self._damaged = set(layers)
+
+    def scanned(self, seconds: float, *, ran_out: bool) -> None:
+        """A pinned scan has ended, after so long: at its end, or because its pin has run out."""
+        if ran_out:
+            self.see(23, "pin ran out")
+        elif seconds > GRACE_SECONDS:
+            self.see(23, "pinned for longer than the grace")
+
     def restored(self) -> None:
         """The database is an older one, and knows that it is."""
         self._left_over = {key for key, each in self._attempts.items() if each.process in self._alive}
@@ -138,6 +155,8 @@ class Sightings:
             self.see(23, "too slow")
         if op.kind in _READS and op.outcome is Outcome.DONE and op.branch in self._parked.get(op.repo, ()):
             self.see(18)
+            if op.branch in self._unreadable.get(op.repo, ()):
+                self.see(18, "the file is damaged")
 
     def swap_lost(self, delivery: Delivery, which: str) -> None:
         if which.startswith("compaction-"):
@@ -148,7 +167,8 @@ class Sightings:
 
     def swap_won(self, place: str) -> None:
         delivery = self._ledger.network.delivering
-        if self._lost.pop((delivery.process, place), 0) >= _LOST_IN_A_ROW:
+        self._fought = self._lost.pop((delivery.process, place), 0) >= _LOST_IN_A_ROW
+        if self._fought:
             self.see(15)
 
     def polled(self, process: str, partition: str) -> None:
@@ -228,7 +248,11 @@ class Sightings:
         limits = self._limits.get(delivery.process)
         if limits is not None and len(new.jobs) >= limits.jobs_max:
             self.see(20)
-        self._parked[partition] = {job.spec.branch for job in new.jobs if job.state is JobState.PARKED}
+        parked = [job.spec for job in new.jobs if job.state is JobState.PARKED]
+        self._parked[partition] = {spec.branch for spec in parked}
+        self._unreadable[partition] = {
+            spec.branch for spec in parked if any(source.name in self._damaged for source in spec.sources)
+        }
 
     def repository_swapped(self, new: RepositoryRecord) -> None:
         if isinstance(new, DeletingRepository):
@@ -263,6 +287,8 @@ class Sightings:
             if folded or new.compacted != old.compacted:
                 self._attempts.pop((new.incarnation, was.token), None)
                 self._installed_by[was.job] = self._ledger.network.delivering.process
+                if self._fought:
+                    self.see(15, "an install")
                 if self._rested:
                     self._rested = False
                     self.see(21)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS
 from lakebed.model.branch import Branch
-from lakebed.model.layers import layer_name
+from lakebed.model.layers import SegmentLayer, layer_name
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.loop import WORLD
 from lakebed.testing.simulation.network import CALM, ROUGH, Weather
@@ -74,6 +74,8 @@ class Conditions:
     """How often a layer becomes one that no worker can read, in a minute."""
     deadly: float = 0.3
     """How many of them kill."""
+    damages: bool = False
+    """Whether the file of a segment is damaged, and made whole again after minutes."""
     forgets: float = 0.0
     """How often the job documents are lost, in a minute."""
     restores: bool = False
@@ -161,6 +163,7 @@ class Stage:
             for event, wanted in (
                 (self._rest, self._conditions.rests),
                 (self._restore, self._conditions.restores),
+                (self._damage, self._conditions.damages),
             )
             if wanted
         ]
@@ -248,6 +251,26 @@ class Stage:
         self._world.toxins[layer] = toxin
         if toxin is Toxin.DEADLY:
             self._world.sightings.poisoned()
+
+    async def _damage(self) -> None:
+        """Let nobody be able to read some segment for minutes, not even clients."""
+        world, chance = self._world, self._chance.fork("damage")
+        await world.sleep(chance.between(1, 20))
+        while self._left:
+            segments = [
+                (repo, layer)
+                for repo in world.truth.live_repositories()
+                for record in world.truth.branches(repo.partition)
+                if isinstance(record, Branch)
+                for layer in record.sealed
+                if isinstance(layer, SegmentLayer)
+            ]
+            if segments:
+                repair = world.damage(*chance.pick(segments))
+                await world.sleep(chance.between(60, 300))
+                repair()
+                return
+            await world.sleep(1.0)
 
     async def _restore(self) -> None:
         """Put the database back by some minutes, with a worker on another machine that nobody has told."""

@@ -3,14 +3,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lakebed.compaction.keys import SCHEDULE_KEY
 from lakebed.compaction.update import next_epoch
 from lakebed.format.compaction_records import decode_schedule, encode_schedule
+from lakebed.format.segments import decode_footer
 from lakebed.kv.port import Expect
 from lakebed.model.compaction import Schedule
-from lakebed.model.segments import era_at
+from lakebed.model.layers import SegmentLayer, layer_name
+from lakebed.model.repository import Repository
+from lakebed.model.segments import era_at, segment_key
 from lakebed.objects.drivers.memory import MemoryBucket
 from lakebed.refs.keys import compaction_partition
 from lakebed.testing.simulation.answers import Answers
@@ -23,6 +27,7 @@ from lakebed.testing.simulation.ledger import Ledger
 from lakebed.testing.simulation.loop import WORLD, SimLoop
 from lakebed.testing.simulation.network import Delivery, Fate, Network
 from lakebed.testing.simulation.process import SimProcess, Toxin
+from lakebed.testing.simulation.shared_files import SharedFiles
 from lakebed.testing.simulation.sightings import Sightings
 from lakebed.testing.simulation.steps import Steps
 from lakebed.testing.simulation.trace import Trace
@@ -60,10 +65,12 @@ class World:
         self._watch = Watch(ledger, self.steps, self.sightings)
         self.laws = Laws(ledger)
         self.answers = Answers(self.truth, self.laws)
-        self.network.observers += [self._watch, self.laws.files]
+        self._shared_files = SharedFiles(self.buckets, self.met)
+        self.network.observers += [self._watch, self.laws.files, self._shared_files]
         # Before the laws: they bring the truth up to date.
         self.database.watch(self._watch)
         self.database.watch(self.laws)
+        self.database.watch(self._shared_files)
         self.processes: list[SimProcess] = []
         self.toxins: dict[str, Toxin] = {}
         """Layers, by name, that workers cannot read."""
@@ -105,6 +112,7 @@ class World:
             process.kill()
             self.steps.died(process.name)
             self.sightings.died(process.name)
+            self._shared_files.died(process.name)
 
     def pause(self, process: SimProcess, seconds: float, *, is_asleep: bool) -> None:
         """Let nothing of a process run for so long; asleep, it does not notice."""
@@ -128,6 +136,25 @@ class World:
         for repo in self.truth.live_repositories():
             self.database.delete_rows(compaction_partition(repo.partition), [SCHEDULE_KEY])
         self.met["job documents lost"] += 1
+
+    def damage(self, repo: Repository, layer: SegmentLayer) -> Callable[[], None]:
+        """Damage the rows of a segment where they are stored; return what puts them right."""
+        objects, key = self.buckets[repo.namespace].objects, segment_key(layer.id)
+        whole = objects[key]
+        dataset = decode_footer(whole.data, size=len(whole.data)).datasets[layer.dataset]
+        middle = (dataset.start + dataset.stop) // 2
+        flipped = bytes([whole.data[middle] ^ 0xFF])
+        objects[key] = replace(whole, data=whole.data[:middle] + flipped + whole.data[middle + 1 :])
+        self.trace.note(f"the file of {layer_name(layer)} is damaged")
+        self.history.damaged = True
+        self.sightings.damaged({layer_name(layer)})
+
+        def repair() -> None:
+            self.trace.note(f"the file of {layer_name(layer)} is whole again")
+            if key in objects:
+                objects[key] = whole
+
+        return repair
 
     def restore(self, backup: Backup, rows: Mapping[str, Mapping[bytes, bytes]]) -> None:
         """Put the database back to what it was, and do what operators are told to do then: raise the epoch."""
