@@ -113,6 +113,10 @@ SEGMENT_CACHED_BYTES_MIN = 64 * KIB
 # first number (a filter for 6 million changes) the rest are asked one by one.
 SIEVE_BYTES_MAX = 8 * MIB
 SIEVES_BYTES_MAX = 64 * MIB
+# Sealed tokens with no more rows than the first number get such a filter, too, 12 KiB at most: reading the keys of a larger
+# one takes longer than it mostly stays sealed. As many of them are kept as a few branches have that pile up layers.
+TOKEN_FILTER_ROWS_MAX = 10_000
+TOKEN_FILTERS_MAX = 1_000
 # Segments that one read fetches at the same time.
 SEGMENTS_AHEAD = 8
 # A batch of so many changes is one segment instead of rows: a file costs two round trips, whatever is in it, and so many

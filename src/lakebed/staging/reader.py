@@ -35,7 +35,8 @@ from lakebed.model.segments import segment_key
 from lakebed.staging.port import Branches, OpenSegment, Segments
 from lakebed.staging.record import layers_of, names_layer, tokens_of
 from lakebed.staging.runs import merge_runs
-from lakebed.staging.sieve import Sieves
+from lakebed.staging.sieve import FEW_LAYERS, Sieves
+from lakebed.staging.token_filters import TokenFilters
 
 A = TypeVar("A")
 
@@ -92,7 +93,8 @@ class LayerReader:
         self._branches = branches
         self._segments = segments
         self._workers = workers
-        self._sieves = Sieves(segments)
+        self._token_filters = TokenFilters(kv, workers)
+        self._sieves = Sieves(segments, self._token_filters)
 
     async def lookup(self, repo: Repository, branch: Branch, path: Path) -> tuple[Branch, Staged | None]:
         """Return the newest staged change of `path` and the record it was read from.
@@ -176,18 +178,28 @@ class LayerReader:
             [newest[key] for key in known],
         )
 
+    async def learn(self, branch: Branch) -> None:
+        """Read what tells the sealed tokens apart that hold a path, for a branch that is being read and has many layers."""
+        if len(branch.sealed) <= FEW_LAYERS:
+            return
+        for layer in branch.sealed:
+            if isinstance(layer, TokenLayer):
+                await self._token_filters.learn(layer.token)
+
     async def _lookup(self, repo: Repository, branch: Branch, path: Path) -> Staged | None:
         sieve = self._sieves.find(repo, branch) if branch.sealed else None
-        found = await self._find_row(
-            repo, branch, tokens_of(branch) if sieve is None else sieve.all_tokens(branch), path
-        )
+        above: list[SegmentLayer] | None = None
+        hashed = 0
+        if sieve is None:
+            tokens: Sequence[StagingToken] = tokens_of(branch)
+        else:
+            hashed = key_hash(path)
+            yes = sieve.may_hold(sieve.reaching(path), hashed)
+            tokens, above = sieve.tokens(branch, yes), sieve.segments(yes)
+        found = await self._find_row(repo, branch, tokens, path)
         if not branch.sealed or (found is not None and found.token == branch.staging_token):
             return found
-        if sieve is not None:
-            reaching = sieve.reaching(path)
-            hashed = key_hash(path) if reaching else 0
-            above = sieve.may_hold(reaching, hashed) if reaching else []
-        else:
+        if above is None:
             above = [
                 layer
                 for layer in branch.sealed

@@ -1,9 +1,9 @@
-"""`Sieve`: which of a branch's segments may hold a path, answered in one step for all of them.
+"""`Sieve`: which of a branch's sealed layers may hold a path, answered in one step for all of them.
 
 A missing path is looked for in every layer, so what a layer costs there counts as often as there are layers. A sieve
 is made for the layers of a branch record: the bounds of all segments cut the keys into intervals, each with the
-segments that reach into it, and the Bloom filters that are at hand stand in one stack. It may say yes for nothing; it
-never says no for a path that is there.
+segments that reach into it, and the Bloom filters that are at hand, of segments and of tokens, stand in one stack. It may
+say yes for nothing; it never says no for a path that is there.
 
 Making one costs as much as some lookups without it, and a record that changes with every write would need a new
 one each time. So `Sieves` makes it for layers that have been asked for before, and holds those used last, up to a
@@ -12,7 +12,7 @@ number of bytes: their filters are copies.
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lakebed.format.bloom import Bloom
 from lakebed.format.bloom_stack import BloomStack
@@ -22,16 +22,17 @@ from lakebed.model.ids import BranchName, RepoUid, StagingToken
 from lakebed.model.layers import Layer, SegmentLayer, TokenLayer
 from lakebed.model.repository import Repository
 from lakebed.staging.port import Segments
+from lakebed.staging.token_filters import TokenFilters
 
-# With so few segments, or so few lookups of the same layers, a sieve is not worth making.
-_FEW_SEGMENTS = 12
+# With so few layers, or so few lookups of the same ones, a sieve is not worth making.
+FEW_LAYERS = 12
 _FEW_LOOKUPS = 4
 # What one takes beside its filters.
 _OBJECTS_BYTES = 16 * 1024
 
 
 class Sieve:
-    """The segments among the layers of one branch record."""
+    """The sealed layers of one branch record. Sets of them are bits: segments first, then tokens, each newest first."""
 
     __slots__ = (
         "_bounds",
@@ -40,14 +41,21 @@ class Sieve:
         "_reach",
         "_stack",
         "_stacked",
+        "_token_bits",
         "_tokens",
         "is_whole",
         "size_bytes",
     )
 
-    def __init__(self, sealed: Sequence[Layer], blooms: Sequence[Bloom | None]) -> None:
-        """Make the sieve of sealed layers, with the filters of the segments among them as far as they are known."""
+    def __init__(
+        self,
+        sealed: Sequence[Layer],
+        segment_blooms: Sequence[Bloom | None],
+        token_blooms: Sequence[Bloom | None],
+    ) -> None:
+        """Make the sieve of sealed layers, with the filters of the segments and the tokens, as far as they are known."""
         self._tokens = tuple(layer.token for layer in sealed if isinstance(layer, TokenLayer))
+        blooms = (*segment_blooms, *token_blooms)
         self._layers = layers = [layer for layer in sealed if isinstance(layer, SegmentLayer)]
         self._bounds = sorted({bound for layer in layers for bound in (layer.min_key, layer.max_key)})
         self._reach = _reach(layers, self._bounds)
@@ -59,38 +67,42 @@ class Sieve:
                 size += len(bloom.bits)
         self._stacked = list(stacked)
         self._stack = BloomStack(list(stacked.values()))
-        self._others = sum(1 << index for index in range(len(layers)) if index not in stacked)
+        self._others = sum(1 << index for index in range(len(blooms)) if index not in stacked)
+        self._token_bits = (1 << len(blooms)) - (1 << len(layers))
         self.is_whole = None not in blooms
         self.size_bytes = size + _OBJECTS_BYTES
 
-    def all_tokens(self, branch: Branch) -> tuple[StagingToken, ...]:
-        """Return the tokens of a branch record that has these sealed layers, newest first: as `tokens_of` does."""
-        return self._tokens if branch.staging_token is None else (branch.staging_token, *self._tokens)
-
     def reaching(self, path: str) -> int:
-        """Return the segments whose bounds `path` lies between: a bit for each."""
+        """Return the segments whose bounds `path` lies between, and all tokens."""
         at = bisect_left(self._bounds, path)
         is_bound = at < len(self._bounds) and self._bounds[at] == path
-        return self._reach[2 * at + is_bound]
+        return self._reach[2 * at + is_bound] | self._token_bits
 
-    def may_hold(self, reaching: int, key_hash: int) -> list[SegmentLayer]:
-        """Return those of the segments that may hold a key of that hash, newest first; whose filter is not here may."""
+    def may_hold(self, reaching: int, key_hash: int) -> int:
+        """Return those of the layers that may hold a key of that hash; whose filter is not here may."""
         yes = reaching & self._others
         for place in self._stack.may_hold(key_hash):
             yes |= reaching & 1 << self._stacked[place]
-        found = []
-        while yes:
-            lowest = yes & -yes
-            found.append(self._layers[lowest.bit_length() - 1])
-            yes ^= lowest
-        return found
+        return yes
+
+    def tokens(self, branch: Branch, yes: int) -> list[StagingToken]:
+        """Return the staging token of a branch record that has these sealed layers, and the sealed ones among `yes`."""
+        staging = [branch.staging_token] if branch.staging_token is not None else []
+        return staging + [self._tokens[at] for at in _places(yes >> len(self._layers))]
+
+    def segments(self, yes: int) -> list[SegmentLayer]:
+        """Return the segments among `yes`, newest first."""
+        return [self._layers[at] for at in _places(yes & ~self._token_bits)]
 
 
 class Sieves:
     """The sieves of branches that are being read."""
 
-    def __init__(self, segments: Segments, *, bytes_max: int = SIEVES_BYTES_MAX) -> None:
+    def __init__(
+        self, segments: Segments, tokens: TokenFilters, *, bytes_max: int = SIEVES_BYTES_MAX
+    ) -> None:
         self._segments = segments
+        self._tokens = tokens
         self._bytes_max = bytes_max
         self._bytes = 0
         self._kept: OrderedDict[tuple[RepoUid, BranchName], _Kept] = OrderedDict()
@@ -100,24 +112,29 @@ class Sieves:
         key = (repo.uid, branch.name)
         kept = self._kept.get(key)
         if kept is None or (kept.sealed is not branch.sealed and kept.sealed != branch.sealed):
-            if len(branch.sealed) <= _FEW_SEGMENTS:
+            if len(branch.sealed) <= FEW_LAYERS:
                 return None
             self._keep(key, _Kept(branch.sealed))
             return None
         if kept.sieve is None or not kept.sieve.is_whole:
             kept.lookups += 1
-            # One that lacks filters is made again while they come in, at longer and longer intervals.
-            if kept.lookups >= kept.due:
-                kept.due *= 2
-                self._keep(key, _Kept(kept.sealed, self._make(repo, kept.sealed), kept.lookups, kept.due))
+            # One that lacks filters is made again while they come in: those of segments at longer and longer intervals,
+            # those of tokens all at once.
+            is_due = kept.lookups >= kept.due
+            if is_due or (kept.sieve is not None and kept.learned != self._tokens.learned):
+                made = _Kept(kept.sealed, self._make(repo, kept.sealed), kept.lookups)
+                made.due = 2 * kept.due if is_due else kept.due
+                made.learned = self._tokens.learned
+                self._keep(key, made)
         self._kept.move_to_end(key)
         return self._kept[key].sieve
 
-    def _make(self, repo: Repository, sealed: tuple[Layer, ...]) -> Sieve | None:
-        layers = [layer for layer in sealed if isinstance(layer, SegmentLayer)]
-        if len(layers) <= _FEW_SEGMENTS:
-            return None
-        return Sieve(sealed, [self._segments.bloom(repo, layer) for layer in layers])
+    def _make(self, repo: Repository, sealed: tuple[Layer, ...]) -> Sieve:
+        return Sieve(
+            sealed,
+            [self._segments.bloom(repo, layer) for layer in sealed if isinstance(layer, SegmentLayer)],
+            [self._tokens.find(layer.token) for layer in sealed if isinstance(layer, TokenLayer)],
+        )
 
     def _keep(self, key: tuple[RepoUid, BranchName], kept: "_Kept") -> None:
         self._drop(key)
@@ -135,19 +152,26 @@ class Sieves:
 class _Kept:
     """A branch's sealed layers, how often they were asked for, and their sieve once there is one."""
 
-    __slots__ = ("due", "lookups", "sealed", "sieve")
+    __slots__ = ("due", "learned", "lookups", "sealed", "sieve")
 
-    def __init__(
-        self, sealed: tuple[Layer, ...], sieve: Sieve | None = None, lookups: int = 0, due: int = _FEW_LOOKUPS
-    ) -> None:
+    def __init__(self, sealed: tuple[Layer, ...], sieve: Sieve | None = None, lookups: int = 0) -> None:
         self.sealed = sealed
         self.sieve = sieve
         self.lookups = lookups
-        self.due = due
+        self.due = _FEW_LOOKUPS
+        self.learned = 0
 
     @property
     def size_bytes(self) -> int:
         return self.sieve.size_bytes if self.sieve is not None else _OBJECTS_BYTES
+
+
+def _places(bits: int) -> Iterator[int]:
+    """Yield which bits are set, the lowest first."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
 
 
 def _reach(layers: Sequence[SegmentLayer], bounds: list[str]) -> list[int]:

@@ -64,6 +64,9 @@ class ReadAhead:
             shown = before.get(ref)
             if shown is not None and shown.repo.uid == reading.repo.uid and shown.source != reading.source:
                 fetches += await self._fresh(shown, reading)
+        for reading in current.values():
+            if reading.source.branch is not None:
+                await self._parts.staging.reader.learn(reading.source.branch)
         del fetches[READ_AHEAD_FILES_MAX:]
         async for _ in in_order(_each(fetches), _attempt, ahead=READ_AHEAD_AT_ONCE):
             pass
