@@ -27,7 +27,7 @@ from lakebed.format.gc_rules import decode_gc_rules
 from lakebed.gc.condemning import Condemner
 from lakebed.gc.names import run_name
 from lakebed.gc.references import References, read_commits, read_references, require_known
-from lakebed.gc.retention import CommitNode, retain
+from lakebed.gc.retention import CommitNode, reachable_from, retain
 from lakebed.gc.run_record import RunRecords
 from lakebed.gc.state import finish_attempt, is_final, require, start_attempt
 from lakebed.model.gc import GcState
@@ -113,7 +113,7 @@ class CommitLists:
         named = (await read_references(kv, repo)).named(now)
         commits = await read_commits(kv, workers, repo)
         require_known(commits, named)
-        live = (await workers.run(retain, commits, named, rules, now=now)).live
+        live = await workers.run(retain, commits, named, rules, now=now)
         gone = {node.id for node in commits.values() if _is_gone(state, node)}
         expiring = {
             node.id: node.condemned_by
@@ -140,14 +140,15 @@ class CommitLists:
         # others bear a nonce that is still pending.
         commits, named = await read_commits(kv, workers, repo), refs.named(now)
         require_known(commits, named)
-        retained = await workers.run(retain, commits, named, rules, now=now)
-        await condemner.release(expiring.keys() & retained.live)
+        still_live = await workers.run(retain, commits, named, rules, now=now)
+        await condemner.release(expiring.keys() & still_live)
         for owner, released in stale.items():
             await condemner.release(released, condemner=owner)
-        condemned = (expiring.keys() - retained.live) | (gone - named.all)
+        condemned = (expiring.keys() - still_live) | (gone - named.all)
         kept = frozenset(commits) - condemned
-        # Not whatever the rules would keep: the files of what was let go under stricter ones may be gone.
-        return _Decided(commits, refs, kept, frozenset(retained.reachable) | kept)
+        # From what is kept, not from what the rules would keep: the files of what was let go under stricter ones may be
+        # gone. And not from what is named alone: a ref that comes back to a kept commit reaches all below it again.
+        return _Decided(commits, refs, kept, await workers.run(reachable_from, commits, kept))
 
     async def _rules(self, repo: Repository) -> GcRules | None:
         item = await self._parts.kv.get(repo.partition, GC_RULES_KEY)

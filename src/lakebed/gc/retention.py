@@ -10,8 +10,8 @@
 `created_at` counts, which is the engine's; a commit's `date` is its author's and may be anything. 0 days is a rule:
 what a branch no longer shows is not kept at all.
 
-A commit that is not live keeps its place in the log, and its files stay while it is `reachable`: from a ref, by any
-parent.
+A commit that is not live keeps its place in the log, and its files stay while a ref can reach it: by any parent, from
+any commit that is kept, because a new ref may be put on each of those.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,21 +56,24 @@ class Named:
         return frozenset(self.heads.values()) | self.kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retained:
-    """The objects and files of `live` commits are kept, and the files of `reachable` ones."""
-
-    live: AbstractSet[CommitId]
-    reachable: AbstractSet[CommitId]
-
-
 def retain(
     commits: Mapping[CommitId, CommitNode], named: Named, rules: GcRules | None, *, now: Instant
-) -> Retained:
-    """Return what is kept. Every commit that is named must be among `commits`."""
+) -> set[CommitId]:
+    """Return the commits that are live. Every one that is named must be among `commits`."""
     live = set(commits) if rules is None else _live(commits, named, rules, now)
-    live |= named.all
-    return Retained(live=live, reachable=_ancestors(commits, named.all))
+    return live | named.all
+
+
+def reachable_from(commits: Mapping[CommitId, CommitNode], starts: Iterable[CommitId]) -> frozenset[CommitId]:
+    """Return commits with all their ancestors, by any parent."""
+    found: set[CommitId] = set()
+    waiting = list(starts)
+    while waiting:
+        commit_id = waiting.pop()
+        if commit_id not in found:
+            found.add(commit_id)
+            waiting += commits[commit_id].parents
+    return frozenset(found)
 
 
 def _live(
@@ -117,17 +120,6 @@ def _dangling(commits: Mapping[CommitId, CommitNode], named: Named) -> list[Comm
     with_child = {commit.parents[0] for commit in commits.values() if commit.parents}
     heads = frozenset(named.heads.values())
     return [commit for commit in commits.values() if commit.id not in with_child and commit.id not in heads]
-
-
-def _ancestors(commits: Mapping[CommitId, CommitNode], starts: Iterable[CommitId]) -> set[CommitId]:
-    found: set[CommitId] = set()
-    waiting = list(starts)
-    while waiting:
-        commit_id = waiting.pop()
-        if commit_id not in found:
-            found.add(commit_id)
-            waiting += commits[commit_id].parents
-    return found
 
 
 def _cutoff(days: int, now: Instant) -> Instant:

@@ -78,6 +78,20 @@ async def test_a_commit_that_nothing_reaches_loses_its_files_too(world: World) -
     assert gone in listed.commits - listed.reachable - listed.live
 
 
+async def test_files_below_a_commit_that_is_kept_stay_though_no_ref_is_on_it_now(world: World) -> None:
+    await history(world, "a")
+    await world.lake.catalog.branches.create("lake", "dev", "main")
+    below = await world.lake.commit("dev", x="x")
+    above = await world.lake.commit("dev", y="y")
+    await world.rules(7, dev=0)
+    assert below not in (await world.mark()).live
+    await world.lake.catalog.branches.delete("lake", "dev")
+    listed = await world.mark()
+    # A tag may be put on it, and then the log goes down to the other.
+    assert above in listed.live
+    assert below in listed.reachable - listed.live
+
+
 async def test_rules_that_keep_more_do_not_ask_for_the_files_of_what_was_let_go(world: World) -> None:
     await world.rules(0)
     await history(world, "a")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.env.clock import Instant, after
-from lakebed.gc.retention import CommitNode, Named, Retained, retain
+from lakebed.gc.retention import CommitNode, Named, reachable_from, retain
 from lakebed.limits import GRACE_SECONDS
 from lakebed.model.gc_rules import GcRules
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce
@@ -40,7 +40,7 @@ class History:
         kept: str = "",
         pending: str = "",
     ) -> str:
-        return "".join(sorted(self.retained(rules, heads=heads, kept=kept, pending=pending).live))
+        return "".join(sorted(self.retained(rules, heads=heads, kept=kept, pending=pending)))
 
     def retained(
         self,
@@ -49,7 +49,7 @@ class History:
         heads: Mapping[str, str] | None = None,
         kept: str = "",
         pending: str = "",
-    ) -> Retained:
+    ) -> set[CommitId]:
         named = Named(
             heads={BranchName(name): CommitId(head) for name, head in (heads or {}).items()},
             kept=frozenset(map(CommitId, kept)),
@@ -113,9 +113,9 @@ def test_what_was_merged_in_expires_though_it_is_a_parent() -> None:
     history = line(90, 80)
     history.add("x", "a", days=60)
     history.add("m", "b", "x", days=1)
-    retained = history.retained(days(7), heads={"main": "m"})
-    assert "".join(sorted(retained.live)) == "bm"
-    assert "".join(sorted(retained.reachable)) == "abmx"
+    live = history.retained(days(7), heads={"main": "m"})
+    assert "".join(sorted(live)) == "bm"
+    assert "".join(sorted(reachable_from(history.commits, live))) == "abmx"
 
 
 def test_a_commit_that_its_client_dates_2001_is_as_old_as_the_engine_says() -> None:
@@ -142,8 +142,8 @@ def test_a_try_that_may_have_been_the_last_lives_like_any_leaf() -> None:
 def test_files_of_ancestors_of_refs_are_kept_and_those_of_expired_leaves_are_not() -> None:
     history = line(90, 80, 70)
     history.add("x", "a", days=60)
-    retained = history.retained(days(7), heads={"main": "c"})
-    assert "".join(sorted(retained.reachable)) == "abc"
+    live = history.retained(days(7), heads={"main": "c"})
+    assert "".join(sorted(reachable_from(history.commits, live))) == "abc"
 
 
 ages = st.integers(0, 12)
@@ -202,13 +202,13 @@ def test_retention_is_what_the_definition_says(
     world: tuple[History, dict[str, str], str, GcRules | None],
 ) -> None:
     history, heads, kept, rules = world
-    retained = history.retained(rules, heads=heads, kept=kept)
-    assert set(retained.live) == naive(history, heads, kept, rules)
+    live = history.retained(rules, heads=heads, kept=kept)
+    assert live == naive(history, heads, kept, rules)
     reach: set[str] = set()
-    waiting: list[str] = [*heads.values(), *kept]
+    waiting: list[str] = [*live]
     while waiting:
         name = waiting.pop()
         if name not in reach:
             reach.add(name)
             waiting += history.commits[CommitId(name)].parents
-    assert set(retained.reachable) == reach
+    assert reachable_from(history.commits, live) == reach

@@ -11,7 +11,7 @@ from lakebed.auth.caller import SYSTEM
 from lakebed.catalog.copies import Copies, CopySource, CopyTarget
 from lakebed.catalog.links import Linked, Links
 from lakebed.catalog.settings import Settings
-from lakebed.errors import NotFoundError
+from lakebed.errors import ConflictError, ErrorKind, NotFoundError
 from lakebed.limits import GRACE_SECONDS
 from lakebed.model.entries import Entry, Tombstone
 from lakebed.model.gc_rules import GcRules
@@ -20,8 +20,9 @@ from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.protocol import mark, sweep
 from lakebed.testing.simulation.clients import PATHS, WORK, Client, Lake
 from lakebed.testing.simulation.clock import SimClock
-from lakebed.testing.simulation.gc_job import Line, SimServer, open_job
+from lakebed.testing.simulation.gc_job import GC_PART, Line, SimServer, open_job
 from lakebed.testing.simulation.history import Op, Outcome
+from lakebed.testing.simulation.loop import PART
 from lakebed.testing.simulation.process import SimProcess
 from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.versioning.commit import CommitRequest
@@ -86,10 +87,28 @@ class GcClient(Client):
         async def call() -> None:
             server = SimServer(line, lake.repo, holder=self.process.name, link_seconds=lake.link_seconds)
             job = open_job(server, await self.process.engine.store_of(lake.repo), clock)
-            for step in steps:
-                await step(job, options)
+            part = PART.set(GC_PART)
+            try:
+                for step in steps:
+                    await self._in_turn(lambda step=step: step(job, options))  # type: ignore[misc]
+            finally:
+                PART.reset(part)
 
         return await self._ask("collect", call, min_age=options.min_age_seconds, clean=options.clean)
+
+    async def _in_turn(self, run: Callable[[], Awaitable[object]]) -> None:
+        """Run when no other run does, if that is soon."""
+        for _ in range(3):
+            try:
+                await run()
+            except ConflictError as error:
+                if error.kind is not ErrorKind.GC_RUNNING:
+                    raise
+                self.lake.world.met["collector waited"] += 1
+                await self.lake.world.sleep(self.chance.between(1.0, 60.0))
+            else:
+                return
+        await run()
 
     async def issue(self) -> Op:
         """Ask for an address, and write an object there."""

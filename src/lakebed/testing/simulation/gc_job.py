@@ -32,6 +32,9 @@ from lakebed.testing.simulation.process import SimProcess
 
 T = TypeVar("T")
 
+GC_PART = "gc"
+"""The part of a process that collects garbage, as a job or for one."""
+
 # How long the job waits for an answer: longer than a lease, so that others may have taken it by then.
 _PATIENCE_SECONDS = 90.0
 _TRIES = 4
@@ -62,7 +65,7 @@ class Line:
                 self._later(_answer, reply, value, answered)
 
         if heard and server.alive:
-            server.spawn(serve(), part="gc")
+            server.spawn(serve(), part=GC_PART)
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 return await reply

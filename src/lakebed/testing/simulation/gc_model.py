@@ -7,6 +7,7 @@ Nothing here is shared with the collector: sets of names, walked step by step, w
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lakebed.committed.names import METARANGES_FOLDER, RANGES_FOLDER, metarange_key, range_key
@@ -25,7 +26,7 @@ from lakebed.model.branch import Branch
 from lakebed.model.commits import Commit, Tag
 from lakebed.model.entries import Entry
 from lakebed.model.gc_rules import GcRules
-from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Path
+from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Nonce, Path
 from lakebed.model.layers import Layer, TokenLayer, layer_name
 from lakebed.model.repository import Repository
 from lakebed.model.segments import segment_key
@@ -83,23 +84,29 @@ class Reachability:
         value = self._records.get(GC_RULES_KEY)
         return decode_gc_rules(value) if value is not None else None
 
+    @property
+    def pending(self) -> set[Nonce]:
+        """Every operation that may still move a HEAD."""
+        return {nonce for branch in self.branches for nonce in branch.pending}
+
     def named(self) -> set[CommitId]:
         """Return the commits under visible refs and under stashes."""
         found = {branch.commit_id for branch in self.branches if not branch.tentative}
         found |= {tag.commit_id for tag in self._tags() if not tag.tentative}
         return found | {s.base for s in self._truth.stashes(self._repo.partition) if s.state in _HELD}
 
-    def must_stay(self, now: Instant) -> set[str]:
-        """Return every object and tree file that may not be deleted at this moment."""
+    def must_stay(self, now: Instant, pending: AbstractSet[Nonce] | None = None) -> set[str]:
+        """Return every object and tree file that may not be deleted at this moment.
+
+        `pending` are the operations whose files count; those that are pending now, if it is not given.
+        """
         commits = self.commits
         # What nobody has condemned is kept, whatever its age.
         live = self.named() | {commit.id for commit in commits.values() if not commit.condemned_by}
         keys = {key for commit_id in live for key in self.of_commit(commits[commit_id])}
-        keys |= {
-            key
-            for commit_id in self._ancestors(self.named())
-            for key in self.tree(commits[commit_id].tree).files
-        }
+        # A ref may be put on any of them, and its log goes down to the first commit.
+        below = self._ancestors(live)
+        keys |= {key for commit_id in below for key in self.tree(commits[commit_id].tree).files}
         for branch in self.branches:
             if not branch.tentative:
                 keys |= self.staged(branch)
@@ -107,23 +114,21 @@ class Reachability:
             if stash.state in _HELD:
                 keys |= self._of_layers(stash.layers)
         keys |= self._open_links(now)
-        return keys | self._protected()
+        return keys | self._protected(self.pending if pending is None else pending)
 
     def all_there(self, now: Instant) -> set[str]:
         """Return every object and tree file that is left when nothing is under way any more."""
         commits = self.commits
         live = {each for each in self.retained(now) if not commits[each].condemned_by} | self.named()
         keys = {key for commit_id in live for key in self.of_commit(commits[commit_id])}
-        keys |= {
-            key
-            for commit_id in self._ancestors(self.named())
-            for key in self.tree(commits[commit_id].tree).files
-        }
+        # A ref may be put on any of them, and its log goes down to the first commit.
+        below = self._ancestors(live)
+        keys |= {key for commit_id in below for key in self.tree(commits[commit_id].tree).files}
         for branch in self.branches:
             keys |= self.staged(branch)
         for stash in self._truth.stashes(self._repo.partition):
             keys |= self._of_layers(stash.layers) | self.tree(commits[stash.base].tree).files
-        return keys | self._open_links(after(now, -GRACE_SECONDS)) | self._protected()
+        return keys | self._open_links(after(now, -GRACE_SECONDS)) | self._protected(self.pending)
 
     def retained(self, now: Instant) -> set[CommitId]:
         """Return the commits that the rules keep, whether or not somebody has condemned them."""
@@ -136,7 +141,7 @@ class Reachability:
             kept |= _walk(commits, branch.commit_id, after(now, -days * _DAY_SECONDS))
         parents = {commit.parents[0] for commit in commits.values() if commit.parents}
         heads = {branch.commit_id for branch in self.branches}
-        pending = {nonce for branch in self.branches for nonce in branch.pending}
+        pending = self.pending
         for commit in commits.values():
             if commit.id in parents | heads:
                 continue
@@ -208,9 +213,8 @@ class Reachability:
             link_address(k) for k, token in links.items() if token.used_at is None and token.expires_at > now
         }
 
-    def _protected(self) -> set[str]:
+    def _protected(self, pending: AbstractSet[Nonce]) -> set[str]:
         """Return the tree files that somebody may still be about to name: of pending operations and of compactions."""
-        pending = {nonce for branch in self.branches for nonce in branch.pending}
         found = set()
         for key in self._bucket.objects:
             if not key.startswith(TREE_FOLDERS):

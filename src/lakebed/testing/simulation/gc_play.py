@@ -24,7 +24,7 @@ from lakebed.spark.gc.protocol import mark, sweep
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clock import SimClock
 from lakebed.testing.simulation.gc_clients import GC_WORK, CollectedLake, GcClient
-from lakebed.testing.simulation.gc_job import Line, SimServer, open_job
+from lakebed.testing.simulation.gc_job import GC_PART, Line, SimServer, open_job
 from lakebed.testing.simulation.gc_laws import GcLaws
 from lakebed.testing.simulation.gc_model import TREE_FOLDERS
 from lakebed.testing.simulation.lake_play import open_lake
@@ -55,6 +55,8 @@ class Habits:
     rules: tuple[GcRules | None, ...] = RULES
     clean: float = 0.4
     lost: float = 0.005
+    sluggish: bool = True
+    """Whether runs take long, so that much happens between two steps of one."""
 
 
 async def play_gc(
@@ -82,6 +84,8 @@ async def play_gc(
         lost=habits.lost,
     )
     laws = GcLaws(world, lake.repo)
+    if habits.sluggish:
+        world.network.sluggish = frozenset({GC_PART})
 
     async def act(process: SimProcess, chance: Chance) -> None:
         await GC_WORK[chance.weighted(work)](GcClient(lake, process, chance))
@@ -93,6 +97,9 @@ async def play_gc(
 async def _look(world: World, lake: CollectedLake, laws: GcLaws, process: SimProcess) -> None:
     """Let everything expire, collect twice, and see that nothing is left but what is reachable, and that it works."""
     await world.sleep(LINK_LIFETIME_SECONDS + COPY_LIFETIME_SECONDS + SLICE_SECONDS + _DAY_SECONDS)
+    # Stashes that somebody was popping, first: that changes a branch, and whoever does it has a call of its own.
+    listing = partial(process.engine.stashes.list, lake.repo)
+    await world.ask(process, "list_stashes", listing, repo=lake.partition)
     await LinkTokens(process.engine).sweep(lake.repo)
     await sweep_copies(process.engine, lake.repo)
     await clean_up(world, [lake], process)

@@ -90,6 +90,8 @@ class Network:
         self.delivering = Delivery(None, Fate.DELIVERED, "")
         """The request that is being applied right now."""
         self.observers: list[Observer] = []
+        self.sluggish: frozenset[str] = frozenset()
+        """Parts of processes (see `PART`) whose requests take long: others do much between two of them."""
         self._era = 0
 
     def cut(self) -> None:
@@ -186,6 +188,8 @@ class Network:
         self._loop.call_later(seconds, function, *args, context=WORLD)
 
     def _latency(self) -> float:
+        if PART.get() in self.sluggish:
+            return self._chance.between(0.0, 1.5)
         if self._chance.happens(self.weather.slow):
             return self._chance.between(0.1, 4.0)
         return self._chance.between(0.0002, 0.004)
