@@ -6,6 +6,7 @@
     dangling leaves      (nobody's first parent, no head) within the default days of their own creation, and their
                          ancestors in the same way
     failed attempts      leaves whose operation made a later commit: for a grace
+    to become a head     leaves whose operation is still pending, whatever their age
 
 `created_at` counts, which is the engine's; a commit's `date` is its author's and may be anything. 0 days is a rule:
 what a branch no longer shows is not kept at all.
@@ -87,7 +88,10 @@ def _live(
     live: set[CommitId] = set()
     newest = _newest_tries(commits)
     for leaf in _dangling(commits, named):
-        failed = leaf.nonce not in named.pending and leaf.created_at < newest[leaf.nonce]
+        if leaf.nonce in named.pending:
+            live.add(leaf.id)  # It may be a HEAD in a moment, and a HEAD must not be condemned.
+            continue
+        failed = leaf.created_at < newest[leaf.nonce]
         if failed and leaf.created_at > after(now, -GRACE_SECONDS):
             live.add(leaf.id)
         if not failed and leaf.created_at > default:
