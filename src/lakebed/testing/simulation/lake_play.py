@@ -1,5 +1,6 @@
 """A play about one repository: everything that clients do to its branches."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
@@ -30,7 +31,7 @@ async def play_lake(
         await WORK[chance.weighted(work)](Client(lake, process, chance))
 
     await stage.play(act)
-    await stage.settle(partial(_look, world, lake))
+    await stage.settle(partial(look_at, world, lake))
 
 
 async def open_lake(world: World, process: SimProcess, name: str, branches: tuple[str, ...]) -> Lake:
@@ -45,7 +46,21 @@ async def open_lake(world: World, process: SimProcess, name: str, branches: tupl
     return Lake(world, repo, branches)
 
 
-async def _look(world: World, lake: Lake, process: SimProcess) -> None:
+async def let_work(lake: Lake, process: SimProcess, chance: Chance, work: str, *, times: int = 1) -> None:
+    """Let a client of a process do something so many times, and return when it has."""
+    done = asyncio.Event()
+
+    async def run() -> None:
+        for _ in range(times):
+            await WORK[work](Client(lake, process, chance))
+        done.set()
+
+    process.spawn(run())
+    await done.wait()
+
+
+async def look_at(world: World, lake: Lake, process: SimProcess) -> None:
+    """See that everything is as it should be, and that nothing is left over."""
     await check_lake(world, lake, process)
     await clean_up(world, [lake], process)
     check_no_leaks(world)

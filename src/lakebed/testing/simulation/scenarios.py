@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS, PIN_SECONDS
+from lakebed.testing.simulation.head_race_play import play_head_race
 from lakebed.testing.simulation.lake_play import play_lake
 from lakebed.testing.simulation.network import Weather
 from lakebed.testing.simulation.ref_play import play_refs
@@ -13,6 +14,7 @@ from lakebed.testing.simulation.repository_play import play_repositories
 from lakebed.testing.simulation.shared_files import SHARED, SWEPT, TORN
 from lakebed.testing.simulation.sightings import sighting
 from lakebed.testing.simulation.stage import Conditions
+from lakebed.testing.simulation.storm_play import play_storm
 from lakebed.testing.simulation.world import World
 
 
@@ -301,7 +303,6 @@ SCENARIOS: Mapping[str, Scenario] = {
             pause_seconds=((2.0, 4), (2 * LEASE_SECONDS, 2)),
             clock_seconds=5400.0,
             poisons=3.0,
-            damages=True,
             forgets=0.5,
         ),
         "fold installed",
@@ -318,6 +319,19 @@ SCENARIOS: Mapping[str, Scenario] = {
         commit=1,
         reset_branch=0.3,
         clean=0.3,
+    ),
+    "compaction-damage": _lake(
+        Conditions(clients=6, calls=25, patience=5.0, kills=0, pauses=0.5, ambushes=0, damages=True),
+        "fold installed",
+        sighting(18, "the file is damaged"),
+        segments=True,
+        compaction=True,
+        write=8,
+        delete=2,
+        stat=10,
+        list=2,
+        commit=0.3,
+        reset_branch=0.1,
     ),
     "compaction-rest": _lake(
         Conditions(clients=8, calls=30, patience=10.0, rests=True),
@@ -348,7 +362,17 @@ SCENARIOS: Mapping[str, Scenario] = {
         sweep_segments=0.5,
     ),
     "compaction-crowd": _lake(
-        Conditions(clients=20, calls=20, processes=4, patience=0.2, kills=0.5, pauses=1, ambushes=1),
+        # Whatever a worker has read is old when it swaps, since there is always somebody who is quicker.
+        Conditions(
+            clients=24,
+            calls=18,
+            processes=8,
+            patience=0.5,
+            kills=0.5,
+            pauses=1,
+            ambushes=1,
+            weather=Weather(unanswered=0.02, late=0.02, slow=0.15),
+        ),
         "fold installed",
         sighting(15),
         segments=True,
@@ -357,9 +381,13 @@ SCENARIOS: Mapping[str, Scenario] = {
         write=14,
         delete=4,
         stat=1,
-        commit=0.5,
-        merge=0.2,
-        reset_branch=0.2,
+        commit=0.1,
+    ),
+    "compaction-storm": Scenario(
+        play=play_storm,
+        reaches=("fold installed", sighting(15, "an install")),
+        segments=True,
+        compaction=True,
     ),
     "compaction-repositories": Scenario(
         play=partial(play_repositories, conditions=Conditions(patience=40.0)),
@@ -436,17 +464,12 @@ SCENARIOS: Mapping[str, Scenario] = {
         create_branch=3,
         delete_branch=1.5,
     ),
-    "compaction-heads": _lake(
-        _PAUSED_HEADS,
-        "tree installed",
+    "compaction-heads": Scenario(
+        play=play_head_race,
+        reaches=("tree installed", "head moved by hard_reset", "head moved under new layers"),
         segments=True,
         compaction=True,
         eager=True,
-        tidy=1.0,
-        write=10,
-        delete=2,
-        commit=1,
-        hard_reset=5,
     ),
     "compaction-resets": _lake(
         _PAUSED_WORKERS,

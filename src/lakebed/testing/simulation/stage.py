@@ -75,7 +75,7 @@ class Conditions:
     deadly: float = 0.3
     """How many of them kill."""
     damages: bool = False
-    """Whether the file of a segment is damaged, and made whole again after minutes."""
+    """Whether there is an outage after which the file of a segment is damaged, until it is made whole again."""
     forgets: float = 0.0
     """How often the job documents are lost, in a minute."""
     restores: bool = False
@@ -253,7 +253,7 @@ class Stage:
             self._world.sightings.poisoned()
 
     async def _damage(self) -> None:
-        """Let nobody be able to read some segment for minutes, not even clients."""
+        """Let all machines come back from an outage with a file that nobody can read, for minutes."""
         world, chance = self._world, self._chance.fork("damage")
         await world.sleep(chance.between(1, 20))
         while self._left:
@@ -267,6 +267,9 @@ class Stage:
             ]
             if segments:
                 repair = world.damage(*chance.pick(segments))
+                # What they keep in memory would do for a while.
+                for process in list(self.processes):
+                    self._kill(process)
                 await world.sleep(chance.between(60, 300))
                 repair()
                 return
