@@ -6,10 +6,11 @@ needed for anything else to work; it only gives space back.
 A repository's entry, when due, and only if no record names its uid any more:
     1. bury  every branch of its partition   from here no row can be staged: the fences are lost
     2. drop  the partitions of all staging tokens those records and the stashes name
-    3. remove the namespace's data, if asked, then the owner marker
+    3. remove the namespace's data, if asked and while the owner marker is there, then the marker
     4. drop  the repository's partitions
     5. remove the entry                      crash before: everything above is done again
-2 before 4: only the branch records say which tokens there were.
+2 before 4: only the branch records say which tokens there were. The marker is asked for after each page of a listing:
+without it the namespace may be somebody else's by now, and with it everything that was listed was this repository's.
 
 A layer that was retired for longer than a grace period (or sooner, if the record lists too many):
     1. write a clean-up entry for its token  crash: the entry alone does the rest
@@ -248,6 +249,8 @@ class Cleaner:
         if entry.delete_data:
             for prefix in _DATA_PREFIXES:
                 async for infos in store.list(prefix):
+                    if await store.head(marker) is None:
+                        break
                     await store.delete([info.key for info in infos if info.key != marker])
         await store.delete([marker])
         await self._kv.drop(compaction_partition(entry.partition))

@@ -185,6 +185,9 @@ class FolderStore:
     async def get(self, key: str) -> bytes:
         return await self.whole.get(self.folder + key)
 
+    async def head(self, key: str) -> ObjectInfo | None:
+        return await self.whole.head(self.folder + key)
+
     async def list(self, prefix: str = "") -> AsyncIterator[Sequence[ObjectInfo]]:
         async for infos in self.whole.list(self.folder + prefix):
             yield [
