@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from lakebed.env.work import InlineWorkers
+from lakebed.errors import NotFoundError
 from lakebed.format.bloom import key_hash
 from lakebed.format.rows import OPEN_KEY, OPEN_VALUE, row_key
 from lakebed.kv.drivers.memory import MemoryKV
@@ -15,7 +16,7 @@ from lakebed.staging import token_filters
 from lakebed.staging.record import seal
 from lakebed.staging.sieve import FEW_LAYERS
 from lakebed.staging.token_filters import TokenFilters
-from lakebed.testing.lake import Lake, open_lake
+from lakebed.testing.lake import Lake, open_lake, open_wired
 
 MAIN = BranchName("main")
 TOKEN = StagingToken("lake-main:t")
@@ -95,3 +96,20 @@ async def test_a_missing_path_costs_no_read_of_tokens_whose_keys_are_known() -> 
 
         await lake.put("main", p3="newer", nothing="something")
         assert await lake.show("main") == {**shown, "p3": "newer", "nothing": "something"}
+
+
+async def test_a_server_learns_the_tokens_of_branches_that_are_read() -> None:
+    kv = Counting()
+    async with open_wired(kv) as (wired, _):
+        repo = await wired.catalog.repositories.create("lake", "mem://lake")
+        await piled_up(Lake(kv, wired.engine, wired.catalog, wired.cleaner, repo))
+
+        async def cost() -> int:
+            before = kv.asked
+            with pytest.raises(NotFoundError):
+                await wired.catalog.objects.stat("lake", "main", "nothing")
+            return kv.asked - before
+
+        costs = [await cost() for _ in range(10)]
+        await wired.read_ahead.once()
+        assert (costs[-1], await cost()) == (2 + 2 * LAYERS, 2)
