@@ -213,7 +213,12 @@ def require_quick(began: Instant, ended: Instant, started: Started) -> None:
 
 def require_live(*, commits: int, live: int, ranges: int, addresses: int) -> None:
     """Refuse to believe that nothing committed is live."""
-    if commits and not live:
+    if not commits:
+        raise _unsafe(
+            "there are no commits, so everything would be garbage: restore the refs of this bare repository, or commit "
+            "something, then run again"
+        )
+    if not live:
         raise _unsafe(f"of {commits} commits none is said to be live: a branch always has one that is")
     if ranges and not addresses:
         raise _unsafe(f"{ranges} ranges are live, and no address was read from them")
