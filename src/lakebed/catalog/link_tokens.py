@@ -91,7 +91,9 @@ class LinkTokens:
         require_open(found, now)
         found = await self._renewed(repo, found, now)
         await self._engine.parts.staging.write(repo, name, [entry], condition=condition)
-        used = replace(found.token, checksum=entry.checksum, used_at=now)
+        # Not `now`: staging may have taken long, and a grace from here on the collector still has to meet it.
+        used_at = await self._engine.parts.kv.now()
+        used = replace(found.token, checksum=entry.checksum, used_at=used_at)
         try:
             await self._put(repo, found.address, used, found.version)
         except ConflictError:
@@ -131,8 +133,9 @@ class LinkTokens:
             require_open(found, now)
         return [await self._renewed(repo, found, now) for found in tokens]
 
-    async def mark_used(self, repo: Repository, tokens: Sequence[FoundToken], *, now: Instant) -> None:
-        """Say that the entries of these tokens are staged."""
+    async def mark_used(self, repo: Repository, tokens: Sequence[FoundToken]) -> None:
+        """Say that the entries of these tokens are staged, by now."""
+        now = await self._engine.parts.kv.now()
         for start in range(0, len(tokens), _MARKED_AT_ONCE):
             step = tokens[start : start + _MARKED_AT_ONCE]
             await asyncio.gather(*(self._mark(repo, found, now) for found in step))

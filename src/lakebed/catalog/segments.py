@@ -134,7 +134,7 @@ class Segments:
         tokens = await self._given_out(repo, name, block)
         tokens = await self._tokens.hold(repo, tokens, now=now)
         layer = await parts.staging.hand_in(repo, name, block, call=call)
-        await self._tokens.mark_used(repo, tokens, now=now)
+        await self._tokens.mark_used(repo, tokens)
         return layer
 
     async def _given_out(self, repo: Repository, name: BranchName, block: pa.Table) -> list[FoundToken]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.model.branch import Branch
 from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, CommitId, MetarangeId
@@ -100,8 +100,13 @@ async def store_commit(
     tree: MetarangeId,
     parents: tuple[CommitId, ...],
 ) -> Commit:
-    """Write the commit record of an attempt and return it. It is nobody's HEAD yet."""
-    return await parts.commits.create(
+    """Write the commit record of an attempt and return it. It is nobody's HEAD yet.
+
+    Raises:
+        UnavailableError: `STORE_UNAVAILABLE`: an earlier try wrote the same commit, was taken for dead, and the
+            collector has let the commit go. Asked again, the operation makes another one.
+    """
+    commit = await parts.commits.create(
         attempt.repo,
         committer=request.committer,
         message=request.message,
@@ -111,3 +116,9 @@ async def store_commit(
         parents=parents,
         nonce=attempt.nonce,
     )
+    if commit.condemned_by:
+        raise UnavailableError(
+            ErrorKind.STORE_UNAVAILABLE,
+            f"committing to {attempt.started.name} was held up for so long that it was given up: try again",
+        )
+    return commit

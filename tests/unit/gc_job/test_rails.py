@@ -258,11 +258,3 @@ async def test_a_mark_of_young_objects_is_swept_at_once_or_not_at_all():
         await sweep(lake.world(), USUAL)
     await mark(lake.world(), young)
     assert (await sweep(lake.world(), USUAL)).deleted.objects == 1
-
-
-async def test_a_mark_of_old_objects_is_swept_at_any_later_time():
-    lake = a_lake()
-    await mark(lake.world(), USUAL)
-    lake.clock.at += 20 * DAY
-
-    assert (await sweep(lake.world(), USUAL)).deleted.objects == 1

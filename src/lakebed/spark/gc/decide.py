@@ -237,12 +237,13 @@ def require_share(summary: Summary, options: Options) -> None:
 
 
 def require_fresh(summary: Summary, started: Started) -> None:
-    """Refuse a mark of which objects may have been on their way: by now somebody may have linked them."""
+    """Refuse a mark of which objects may have been on their way: by now somebody may have got them."""
     seconds = (started.now - summary.marked_at) / SECOND
-    if summary.min_age_seconds < started.link_seconds and seconds > started.grace_seconds:
+    trial = summary.min_age_seconds < started.link_seconds or summary.grace_seconds < started.grace_seconds
+    if trial and seconds > started.grace_seconds:
         raise _unsafe(
-            f"run {summary.run} marked objects of any age above {summary.min_age_seconds:.0f} s, {seconds:.0f} s ago: what was "
-            "on its way then may be in use now. Mark again"
+            f"run {summary.run} was a trial (--min-age {summary.min_age_seconds:.0f}, --grace {summary.grace_seconds:.0f}), "
+            f"{seconds:.0f} s ago: what was on its way then may be in use now. Mark again"
         )
 
 
