@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakebed.compaction import fold, install
+from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.format.merge import newest_wins
 from lakebed.model.segments import era_at
 from lakebed.refs import branches, cleaner, segment_sweeper
@@ -38,12 +39,20 @@ def finish_whatever_happened(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_replies_not_recognised(patch: pytest.MonkeyPatch) -> None:
-    original = Branches.update
+    """Take a swap without an answer for one that was lost, and do it again."""
+    update, swap = Branches.update, Branches._swap
 
-    async def update(self, repo, name, change, *, landed):
-        return await original(self, repo, name, change, landed=lambda _branch: False)
+    async def update_blindly(self, repo, name, change, *, landed):
+        return await update(self, repo, name, change, landed=lambda _branch: False)
 
-    patch.setattr(Branches, "update", update)
+    async def swap_or_lose(self, *args):
+        try:
+            return await swap(self, *args)
+        except UnavailableError as error:
+            raise ConflictError(ErrorKind.VERSION_CHANGED, "somebody else was first") from error
+
+    patch.setattr(Branches, "update", update_blindly)
+    patch.setattr(Branches, "_swap", swap_or_lose)
 
 
 def no_grace(patch: pytest.MonkeyPatch) -> None:
@@ -134,7 +143,7 @@ def installs_without_a_guard(patch: pytest.MonkeyPatch) -> None:
     [
         (rows_without_a_fence, "staging"),
         (finish_whatever_happened, "heads"),
-        (lost_replies_not_recognised, "stashes"),
+        (lost_replies_not_recognised, "segments"),
         (no_grace, "staging"),
         (counters_forgotten_with_the_branch, "branches"),
         (dropped_layers_read_as_empty, "slow-readers"),
@@ -145,7 +154,7 @@ def installs_without_a_guard(patch: pytest.MonkeyPatch) -> None:
         (eras_not_raised_before_a_sweep, "segments"),
         (tombstones_dropped_in_folds, "compaction"),
         (compacted_trees_left_behind_by_a_new_head, "compaction"),
-        (installs_without_a_guard, "compaction"),
+        (installs_without_a_guard, "compaction-stale"),
     ],
 )
 def test_a_planted_bug_is_found(
