@@ -85,7 +85,8 @@ def require(state: GcState, run: str, token: int) -> Lease:
     if lease is None or (lease.run, lease.token) != (run, token):
         now_held = f": run {lease.run} of {lease.holder or 'somebody'} has it" if lease is not None else ""
         raise FencedError(
-            ErrorKind.LEASE_LOST, f"run {run} no longer holds the lease{now_held}. It must not go on"
+            ErrorKind.LEASE_LOST,
+            f"run {run} no longer holds the lease{now_held}. It must not go on: begin another run",
         )
     return lease
 

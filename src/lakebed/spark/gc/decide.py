@@ -219,9 +219,14 @@ def require_live(*, commits: int, live: int, ranges: int, addresses: int) -> Non
             "something, then run again"
         )
     if not live:
-        raise _unsafe(f"of {commits} commits none is said to be live: a branch always has one that is")
+        raise _unsafe(
+            f"of {commits} commits none is said to be live: a branch always has one that is. Run again, and if it stays so, "
+            "look with lakebed verify"
+        )
     if ranges and not addresses:
-        raise _unsafe(f"{ranges} ranges are live, and no address was read from them")
+        raise _unsafe(
+            f"{ranges} ranges are live, and no address was read from them: look with lakebed verify what is wrong with them"
+        )
 
 
 def require_share(summary: Summary, options: Options) -> None:

@@ -35,7 +35,7 @@ class Lease:
         if self._lost:
             raise FencedError(
                 ErrorKind.LEASE_LOST,
-                f"run {self.started.run} lost its lease while it worked: it must not go on",
+                f"run {self.started.run} lost its lease while it worked, and must not go on: run again",
             )
         return await self._server.renew(self.started)
 
