@@ -10,7 +10,7 @@ import typer
 from lakebed.client.client import Client
 from lakebed.client.repo import Repo
 from lakebed.client.uri import parse_repo
-from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.errors import DeniedError, ErrorKind, NotFoundError
 from lakebed.format.gc import Summary, decode_summary, summary_key
 from lakebed.limits import GC_GRACE_SECONDS, GC_MIN_AGE_SECONDS, GC_SHARE_MAX, GC_SMALL_OBJECTS
 from lakebed.spark.gc import protocol
@@ -170,11 +170,18 @@ def _run(
 
 
 def _choose(repo: Repo, master: str | None) -> EngineName:
-    """Return the engine for a repository of this size: a JVM is worth its start where there is much to do."""
+    """Return the engine for a repository of this size: a JVM is worth its start where there is much to do.
+
+    A key may run garbage collection without seeing earlier runs: then nothing is known of the size, and any is possible.
+    """
     if master is not None:
         return EngineName.SPARK
-    marks = repo.gc.runs().marks
-    large = bool(marks) and marks[0].counts.get("objects", 0) > GC_SMALL_OBJECTS
+    try:
+        marks = repo.gc.runs().marks
+    except DeniedError:
+        large = True
+    else:
+        large = bool(marks) and marks[0].counts.get("objects", 0) > GC_SMALL_OBJECTS
     return EngineName.SPARK if large and find_spec("pyspark") is not None else EngineName.POLARS
 
 

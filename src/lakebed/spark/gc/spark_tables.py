@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -238,7 +239,7 @@ class SparkTables:
 def _translated(action: Callable[[], R]) -> R:
     try:
         return action()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         # The message lies in the JVM: it is asked for while that is there.
         text = str(error)
         told = spark_tasks.told_error(text)
