@@ -15,7 +15,7 @@ from lakebed.errors import ConflictError, ErrorKind, NotFoundError
 from lakebed.limits import GRACE_SECONDS
 from lakebed.model.entries import Entry, Tombstone
 from lakebed.model.gc_rules import GcRules
-from lakebed.model.ids import BranchName, Path, TagName
+from lakebed.model.ids import BranchName, CommitId, Path, TagName
 from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.protocol import mark, sweep
 from lakebed.testing.simulation.clients import PATHS, WORK, Client, Lake
@@ -251,6 +251,11 @@ class GcClient(Client):
         return self.chance.weighted(
             [(self._branch(), 6.0), (self.chance.pick(TAGS), 2.0), (self._some_commit(), 2.0)]
         )
+
+    def _some_commit(self) -> CommitId:
+        """Return one that has been a head lately, and perhaps is about to expire."""
+        found = [Client._some_commit(self) for _ in range(3)]
+        return max(found, key=lambda each: self.lake.world.truth.commit(self.lake.partition, each).created_at)
 
     def _request(self, *, allow_empty: float = 0.0) -> CommitRequest:
         request = Client._request(self, allow_empty=allow_empty)

@@ -19,7 +19,7 @@ from lakebed.kv.port import Row
 from lakebed.model.branch import Branch
 from lakebed.model.commits import Tag
 from lakebed.model.gc import Mark, MarkKind
-from lakebed.model.ids import CommitId, Nonce
+from lakebed.model.ids import CommitId
 from lakebed.model.repository import Repository
 from lakebed.model.stash import StashState
 from lakebed.objects.drivers.memory import MemoryBucket
@@ -43,8 +43,8 @@ class GcLaws:
         self.model = Reachability(world.truth, self._bucket, repo)
         self._marks: set[str] = set()
         self._attempt = ""
-        self._pending_before: set[Nonce] = set()
-        """The operations that were pending then: one that was given up may begin once more, under the same name."""
+        self._stayed_before: set[str] = set()
+        """What had to stay then."""
         self._kept_before: set[CommitId] | None = set()
         """What the rules kept when the newest preparation of commits began; None if the rules have changed since."""
         # After the laws, which bring the truth up to date.
@@ -101,7 +101,7 @@ class GcLaws:
         state = decode_gc_state(value)
         if state.lease is not None and state.lease.attempt not in ("", self._attempt):
             self._attempt = state.lease.attempt
-            self._pending_before = self.model.pending
+            self._stayed_before = self.model.must_stay(self._now)
             self._kept_before = self.model.retained(after(self._now, _SLACK_SECONDS))
         for mark in state.marks:
             if mark.run not in self._marks:
@@ -110,19 +110,23 @@ class GcLaws:
 
     def _check_mark(self, mark: Mark) -> None:
         saved: State = STATE.open(self._bucket.objects[state_key(mark.run)].data)
-        # An optimized run only carries files over: whether nothing refers to them, a clean one finds out.
-        files = saved.metadata if mark.kind is MarkKind.CLEAN else ()
-        listed = self._addresses((*saved.candidates, *files))
         kind = "clean" if mark.kind is MarkKind.CLEAN else "optimized"
+        objects, stay = self._addresses(saved.candidates), self.model.must_stay(self._now)
+        wrong = objects & stay
+        if mark.kind is MarkKind.CLEAN:
+            # An optimized run only carries files over. And an operation that was taken for dead may begin once more,
+            # under the same name: what it wrote is listed once, and not a second time.
+            wrong |= self._addresses(saved.metadata) & stay & self._stayed_before
         self._world.met[f"{kind} mark"] += 1
-        self._world.met["candidates"] += len(listed)
-        pending = self._pending_before & self.model.pending
-        if wrong := listed & self.model.must_stay(self._now, pending):
+        self._world.met["candidates"] += len(objects)
+        if wrong:
             raise LawBrokenError(
                 f"the {kind} mark of run {mark.run} lists {sorted(wrong)}, which something refers to"
             )
         condemned = {c.id for c in self.model.commits.values() if c.condemned_by == mark.condemner}
         self._world.met["commits condemned"] += len(condemned)
+        for commit_id in sorted(condemned):
+            self._world.laws.give_up(self._repo.partition, commit_id)
         if named := condemned & self.model.named():
             raise LawBrokenError(f"run {mark.run} condemned {sorted(named)}, which refs or stashes name")
         if self._kept_before is not None:

@@ -7,7 +7,6 @@ Nothing here is shared with the collector: sets of names, walked step by step, w
 """
 
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lakebed.committed.names import METARANGES_FOLDER, RANGES_FOLDER, metarange_key, range_key
@@ -95,11 +94,8 @@ class Reachability:
         found |= {tag.commit_id for tag in self._tags() if not tag.tentative}
         return found | {s.base for s in self._truth.stashes(self._repo.partition) if s.state in _HELD}
 
-    def must_stay(self, now: Instant, pending: AbstractSet[Nonce] | None = None) -> set[str]:
-        """Return every object and tree file that may not be deleted at this moment.
-
-        `pending` are the operations whose files count; those that are pending now, if it is not given.
-        """
+    def must_stay(self, now: Instant) -> set[str]:
+        """Return every object and tree file that may not be deleted at this moment."""
         commits = self.commits
         # What nobody has condemned is kept, whatever its age.
         live = self.named() | {commit.id for commit in commits.values() if not commit.condemned_by}
@@ -114,7 +110,7 @@ class Reachability:
             if stash.state in _HELD:
                 keys |= self._of_layers(stash.layers)
         keys |= self._open_links(now)
-        return keys | self._protected(self.pending if pending is None else pending)
+        return keys | self._protected()
 
     def all_there(self, now: Instant) -> set[str]:
         """Return every object and tree file that is left when nothing is under way any more."""
@@ -128,7 +124,7 @@ class Reachability:
             keys |= self.staged(branch)
         for stash in self._truth.stashes(self._repo.partition):
             keys |= self._of_layers(stash.layers) | self.tree(commits[stash.base].tree).files
-        return keys | self._open_links(after(now, -GRACE_SECONDS)) | self._protected(self.pending)
+        return keys | self._open_links(after(now, -GRACE_SECONDS)) | self._protected()
 
     def retained(self, now: Instant) -> set[CommitId]:
         """Return the commits that the rules keep, whether or not somebody has condemned them."""
@@ -213,8 +209,9 @@ class Reachability:
             link_address(k) for k, token in links.items() if token.used_at is None and token.expires_at > now
         }
 
-    def _protected(self, pending: AbstractSet[Nonce]) -> set[str]:
+    def _protected(self) -> set[str]:
         """Return the tree files that somebody may still be about to name: of pending operations and of compactions."""
+        pending = self.pending
         found = set()
         for key in self._bucket.objects:
             if not key.startswith(TREE_FOLDERS):

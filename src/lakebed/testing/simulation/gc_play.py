@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from lakebed.auth.caller import SYSTEM
 from lakebed.catalog.link_tokens import LinkTokens
+from lakebed.catalog.settings import Settings
 from lakebed.catalog.shared_addresses import sweep_copies
 from lakebed.format.layout import DATA_FOLDER
 from lakebed.limits import (
@@ -53,6 +55,7 @@ class Habits:
     ages: tuple[float, ...] = (0.0,)
     link_seconds: float = LINK_LIFETIME_SECONDS
     rules: tuple[GcRules | None, ...] = RULES
+    """The first stands at the beginning."""
     clean: float = 0.4
     lost: float = 0.005
     sluggish: bool = True
@@ -83,6 +86,8 @@ async def play_gc(
         clean=habits.clean,
         lost=habits.lost,
     )
+    if habits.rules[0] is not None:
+        await Settings(stage.processes[0].engine, SYSTEM).set_gc_rules(lake.repo.name, habits.rules[0])
     laws = GcLaws(world, lake.repo)
     if habits.sluggish:
         world.network.sluggish = frozenset({GC_PART})
