@@ -22,7 +22,7 @@ COUNTS = {
     "slow-segments": 3,
     "shared-segments": 4,
     "handed-in": 3,
-    "pinned-scans": 3,
+    "pinned-scans": 4,
     "compaction": 4,
     "compaction-races": 3,
     "compaction-faults": 3,

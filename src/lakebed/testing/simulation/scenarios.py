@@ -1,36 +1,21 @@
 """The scenarios, by name: what is played, and what must have been met for it to count."""
 
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS, PIN_SECONDS
+from lakebed.testing.simulation.gc_scenarios import GC_SCENARIOS
 from lakebed.testing.simulation.head_race_play import play_head_race
 from lakebed.testing.simulation.lake_play import play_lake
 from lakebed.testing.simulation.network import Weather
 from lakebed.testing.simulation.ref_play import play_refs
 from lakebed.testing.simulation.repository_play import play_repositories
+from lakebed.testing.simulation.scenario import Scenario
 from lakebed.testing.simulation.shared_files import SHARED, SWEPT, TORN
 from lakebed.testing.simulation.sightings import sighting
 from lakebed.testing.simulation.stage import Conditions
 from lakebed.testing.simulation.storm_play import play_storm
-from lakebed.testing.simulation.world import World
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """A play, and the parts of it that a few seeds together must reach."""
-
-    play: Callable[[World], Coroutine[Any, Any, None]]
-    reaches: tuple[str, ...]
-    fences: bool = True
-    segments: bool = False
-    """Whether most processes stage by segment."""
-    compaction: bool = False
-    """Whether every process has a compactor."""
-    eager: bool = False
-    """Whether a single layer is worth a tree."""
 
 
 def _lake(
@@ -208,8 +193,9 @@ SCENARIOS: Mapping[str, Scenario] = {
             calls=12,
             patience=12.0,
             kills=0.1,
-            pauses=1,
-            pause_seconds=((10.0, 2), (3 * PIN_SECONDS, 2), (2 * GRACE_SECONDS, 1)),
+            pauses=0.5,
+            blows=50,
+            pause_seconds=((10.0, 1), (4 * PIN_SECONDS, 4)),
         ),
         sighting(23, "pinned for longer than the grace"),
         sighting(23, "pin ran out"),
@@ -638,4 +624,5 @@ SCENARIOS: Mapping[str, Scenario] = {
         reaches=("created, unanswered", "applied, late", "collector found a ref", "commit collected"),
         fences=False,
     ),
+    **GC_SCENARIOS,
 }
