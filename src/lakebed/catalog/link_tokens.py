@@ -91,17 +91,7 @@ class LinkTokens:
         require_open(found, now)
         found = await self._renewed(repo, found, now)
         await self._engine.parts.staging.write(repo, name, [entry], condition=condition)
-        # Not `now`: staging may have taken long, and a grace from here on the collector still has to meet it.
-        used_at = await self._engine.parts.kv.now()
-        used = replace(found.token, checksum=entry.checksum, used_at=used_at)
-        try:
-            await self._put(repo, found.address, used, found.version)
-        except ConflictError:
-            return entry  # Somebody else linked the same object to the same path.
-        except UnavailableError as error:
-            raise UnavailableError(
-                ErrorKind.OUTCOME_UNKNOWN, f"{entry.path!r} is linked, and that was not noted: link it again"
-            ) from error
+        await self.mark_used(repo, [replace(found, token=replace(found.token, checksum=entry.checksum))])
         return entry
 
     async def find_all(
@@ -134,7 +124,20 @@ class LinkTokens:
         return [await self._renewed(repo, found, now) for found in tokens]
 
     async def mark_used(self, repo: Repository, tokens: Sequence[FoundToken]) -> None:
-        """Say that the entries of these tokens are staged, by now."""
+        """Say that the entries of these tokens are staged, by now.
+
+        Raises:
+            UnavailableError: `OUTCOME_UNKNOWN`, whatever went wrong: they are staged.
+        """
+        try:
+            await self._mark_all(repo, tokens)
+        except UnavailableError as error:
+            raise UnavailableError(
+                ErrorKind.OUTCOME_UNKNOWN, f"what was linked was not noted: link it again ({error})"
+            ) from error
+
+    async def _mark_all(self, repo: Repository, tokens: Sequence[FoundToken]) -> None:
+        # Not when the call began: staging may have taken long, and a grace from here on the collector still has to meet it.
         now = await self._engine.parts.kv.now()
         for start in range(0, len(tokens), _MARKED_AT_ONCE):
             step = tokens[start : start + _MARKED_AT_ONCE]
