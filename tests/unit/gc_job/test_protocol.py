@@ -266,12 +266,14 @@ async def test_a_sweep_goes_by_the_mark_that_is_named():
     lake = Lake()
     first = garbage(lake)[0]
     lake.clock.at += 2 * DAY
-    mark_id = (await mark(lake.world(), AT_ONCE)).run
+    await mark(lake.world(), USUAL)
     second = garbage(lake)[0]
     lake.clock.at += 2 * DAY
-    await mark(lake.world(), AT_ONCE)
+    mark_id = (await mark(lake.world(), USUAL)).run
+    lake.clock.at += 2 * DAY
+    assert (await mark(lake.world(), USUAL)).marked.objects == 2
 
-    await sweep(lake.world(), AT_ONCE, mark_id)
+    await sweep(lake.world(), USUAL, mark_id)
 
     assert first not in lake.store.objects
     assert second in lake.store.objects

@@ -524,10 +524,11 @@ async def _sweep(run: _Run[T], mark_id: str) -> Summary:
     store, lease, options = run.store, run.lease, run.options
     summary = decode_summary(await store.get(summary_key(mark_id)))
     decide.require_uid(summary.uid, run.started, what=f"the report of run {mark_id}")
-    decide.require_fresh(summary, run.started)
     decide.require_share(summary, options)
     done = await swept_chunks(store, mark_id)
     left = [file for file in summary.marked_files if deleted_key(file.key) not in done]
+    if left:
+        decide.require_fresh(summary, run.started)
     aside = ""
     if options.quarantine_days is not None and left:
         aside = await begin_quarantine(store, lease, mark_id, days=options.quarantine_days)
