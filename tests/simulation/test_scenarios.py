@@ -49,6 +49,17 @@ COUNTS = {
     "repositories": 10,
     "refs": 20,
     "refs-without-fences": 20,
+    "gc": 4,
+    "gc-moves": 2,
+    "gc-refs": 3,
+    "gc-refs-without-fences": 2,
+    "gc-heads": 2,
+    "gc-copies": 2,
+    "gc-readers": 2,
+    "gc-leases": 1,
+    "gc-storms": 2,
+    "gc-slices": 2,
+    "gc-pauses": 1,
 }
 
 

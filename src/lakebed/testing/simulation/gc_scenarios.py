@@ -4,39 +4,30 @@ Ages are short in most of them: then nothing but what the server lists, and the 
 no process stands still there for as long as a grace. Where ages are as long as they should be, some do.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from lakebed.limits import GRACE_SECONDS, SLICE_SECONDS
 from lakebed.testing.simulation.gc_play import RULES, Habits, play_gc
 from lakebed.testing.simulation.network import Weather
+from lakebed.testing.simulation.scenario import Scenario
 from lakebed.testing.simulation.stage import Conditions
-from lakebed.testing.simulation.world import World
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GcScenario:
-    """A play, and what its world is like."""
-
-    play: Callable[[World], Coroutine[Any, Any, None]]
-    reaches: tuple[str, ...]
-    segments: bool = False
-    compaction: bool = False
 
 
 def _collected(
     conditions: Conditions,
     habits: Habits,
     *reaches: str,
+    fences: bool = True,
     segments: bool = False,
     compaction: bool = False,
     branches: tuple[str, ...] = ("main", "dev", "exp"),
     **work: float,
-) -> GcScenario:
+) -> Scenario:
     play = partial(play_gc, conditions=conditions, habits=habits, work=tuple(work.items()), branches=branches)
-    return GcScenario(play=play, reaches=reaches, segments=segments, compaction=compaction)
+    return Scenario(play=play, reaches=reaches, fences=fences, segments=segments, compaction=compaction)
 
 
 _SHORT = Conditions(
@@ -53,7 +44,28 @@ _SHORT = Conditions(
     weather=Weather(refused=0.003, lost=0.003, unanswered=0.01, late=0.01, slow=0.02),
 )
 
-GC_SCENARIOS: Mapping[str, GcScenario] = {
+# Commits expire as fast as they are made, and everybody wants a name on one of them.
+_REFS: dict[str, Any] = {
+    "write": 5.0,
+    "commit": 7.0,
+    "merge": 1.0,
+    "revert": 0.5,
+    "cherry_pick": 0.5,
+    "hard_reset": 2.0,
+    "create_branch": 5.0,
+    "delete_branch": 4.0,
+    "create_tag": 9.0,
+    "delete_tag": 8.0,
+    "set_rules": 0.3,
+    "copy": 1.0,
+    "read": 1.0,
+    "collect": 5.0,
+}
+_REFS_MET = ("commits condemned", "create_tag commit-not-found")
+_REFS_CONDITIONS = replace(_SHORT, calls=60, weather=replace(_SHORT.weather, slow=0.3))
+_REFS_HABITS = Habits(rules=(RULES[1], RULES[1], RULES[3], None), clean=0.7, sluggish=False)
+
+GC_SCENARIOS: Mapping[str, Scenario] = {
     "gc": _collected(
         _SHORT,
         Habits(ages=(0.0, 0.0, 300.0)),
@@ -115,25 +127,9 @@ GC_SCENARIOS: Mapping[str, GcScenario] = {
         copy=2,
         collect=3,
     ),
-    "gc-refs": _collected(
-        replace(_SHORT, calls=60, weather=replace(_SHORT.weather, slow=0.3)),
-        Habits(rules=(RULES[1], RULES[1], RULES[3], None), clean=0.7, sluggish=False),
-        "commits condemned",
-        "create_tag commit-not-found",
-        write=5,
-        commit=7,
-        merge=1,
-        revert=0.5,
-        cherry_pick=0.5,
-        hard_reset=2,
-        create_branch=5,
-        delete_branch=4,
-        create_tag=9,
-        delete_tag=8,
-        set_rules=0.3,
-        copy=1,
-        read=1,
-        collect=5,
+    "gc-refs": _collected(_REFS_CONDITIONS, _REFS_HABITS, *_REFS_MET, **_REFS),
+    "gc-refs-without-fences": _collected(
+        _REFS_CONDITIONS, _REFS_HABITS, *_REFS_MET, fences=False, segments=True, **_REFS
     ),
     "gc-heads": _collected(
         replace(
@@ -170,6 +166,19 @@ GC_SCENARIOS: Mapping[str, GcScenario] = {
         copy=1,
         commit=0.5,
         collect=3,
+    ),
+    "gc-readers": _collected(
+        replace(_SHORT, patience=60.0, pauses=0.1, kills=0.1),
+        Habits(rules=(RULES[1],), clean=0.7, sluggish=False),
+        "read done",
+        "garbage deleted",
+        branches=("main", "dev"),
+        write=10,
+        delete=3,
+        commit=3,
+        reset_branch=1,
+        read=8,
+        collect=6,
     ),
     "gc-leases": _collected(
         replace(

@@ -1,0 +1,22 @@
+"""`Scenario`: a play, and the world it is played in."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from lakebed.testing.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A play, and the parts of it that a few seeds together must reach."""
+
+    play: Callable[[World], Coroutine[Any, Any, None]]
+    reaches: tuple[str, ...]
+    fences: bool = True
+    segments: bool = False
+    """Whether most processes stage by segment."""
+    compaction: bool = False
+    """Whether every process has a compactor."""
+    eager: bool = False
+    """Whether a single layer is worth a tree."""
