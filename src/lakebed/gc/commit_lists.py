@@ -101,6 +101,26 @@ class CommitLists:
         await self._records.update(repo, lambda state, _now: finish_attempt(state, of.run, of.token, attempt))
         return prepared
 
+    async def withdraw(self, repo: Repository, of: RunToken) -> None:
+        """Let everything stand again that was condemned for a mark which is not published, and now never will be.
+
+        A new attempt begins first: from there the one that condemned can no longer be published. Crash after that:
+        the next run releases the commits, or takes them over. Errors as for `prepare`.
+        """
+        state = await self._records.update(
+            repo,
+            lambda state, now: start_attempt(
+                state, of.run, of.token, chance=self._parts.ids.token(), now=now
+            ),
+        )
+        condemner = self._condemner(repo, state, require(state, of.run, of.token).attempt)
+        condemned: dict[str, list[CommitId]] = defaultdict(list)
+        for node in (await read_commits(self._parts.kv, self._parts.workers, repo)).values():
+            if node.condemned_by and not _is_gone(state, node):
+                condemned[node.condemned_by].append(node.id)
+        for owner, released in condemned.items():
+            await condemner.release(released, condemner=owner)
+
     async def _list(self, repo: Repository) -> _Decided:
         refs = await read_references(self._parts.kv, repo)
         commits = await read_commits(self._parts.kv, self._parts.workers, repo)
@@ -126,14 +146,7 @@ class CommitLists:
         for node in commits.values():
             if node.condemned_by not in ("", attempt) and node.id in live and node.id not in gone:
                 stale[node.condemned_by].append(node.id)
-        condemner = Condemner(
-            kv,
-            repo,
-            attempt=attempt,
-            fence=self._records.fence(repo, state),
-            clock=self._parts.clock,
-            ids=self._parts.ids,
-        )
+        condemner = self._condemner(repo, state, attempt)
         await condemner.condemn(expiring)
         refs = await condemner.fence_readers(await read_references(kv, repo), frozenset(expiring))
         # Refs before commits once more: what an operation has finished by now is in this list, and the files of all
@@ -149,6 +162,16 @@ class CommitLists:
         # From what is kept, not from what the rules would keep: the files of what was let go under stricter ones may be
         # gone. And not from what is named alone: a ref that comes back to a kept commit reaches all below it again.
         return _Decided(commits, refs, kept, await workers.run(reachable_from, commits, kept))
+
+    def _condemner(self, repo: Repository, state: GcState, attempt: str) -> Condemner:
+        return Condemner(
+            self._parts.kv,
+            repo,
+            attempt=attempt,
+            fence=self._records.fence(repo, state),
+            clock=self._parts.clock,
+            ids=self._parts.ids,
+        )
 
     async def _rules(self, repo: Repository) -> GcRules | None:
         item = await self._parts.kv.get(repo.partition, GC_RULES_KEY)

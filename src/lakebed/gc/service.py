@@ -102,7 +102,12 @@ class GarbageCollection:
         return next(mark for mark in state.marks if mark.run == of.run)
 
     async def end(self, repo: Repository, of: RunToken, *, outcome: str) -> None:
-        """Give the lease back; errors as for `renew`."""
+        """Give the lease back; commits condemned for a mark that was not published stand again. Errors as for `renew`."""
+        state = await self._records.get(repo)
+        lease = state.lease
+        has_condemned = lease is not None and (lease.run, lease.token) == (of.run, of.token) and lease.attempt
+        if has_condemned and all(mark.run != of.run for mark in state.marks):
+            await self._commits.withdraw(repo, of)
         await self._records.update(
             repo, lambda state, now: decisions.end(state, of.run, of.token, outcome=outcome, now=now)
         )

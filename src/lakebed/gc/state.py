@@ -8,7 +8,7 @@ A mark, step by step:
     4. prepared  swap, if the attempt is still the newest: nobody condemns or releases under that name any more
     5. publish   swap, if the lease is still ours and 4 has happened: the mark counts, and what its
                  attempt condemned is condemned for ever
-    6. end       swap: the lease is free
+    6. end       swap: the lease is free. If 5 has not happened, commits of 3 are released first, under a new attempt
 
 Crash after 1: the lease expires. After 2 or in 3: commits are condemned under a name that no mark ever bears, so the
 next run takes them over, or releases them. After 4: the same. After 5: a mark that a sweep can use; the lease expires.

@@ -67,6 +67,25 @@ async def test_expired_commits_are_condemned_and_their_files_kept_while_the_log_
     assert not await world.condemned_by(c)
 
 
+async def test_a_run_that_ends_without_a_mark_lets_nothing_go(world: World) -> None:
+    await world.rules(0)
+    gone, _ = await history(world, "gone", "newer")
+    await world.mark()
+    a, b, c = await history(world, "a", "b", "c")
+    of = await world.begin()
+    assert (await world.commits(of)).live == {c}
+    assert await world.condemned_by(a)
+
+    await world.gc.end(world.lake.repo, of, outcome="done")
+
+    assert [await world.condemned_by(each) for each in (a, b)] == ["", ""]
+    assert await world.condemned_by(gone)
+    with pytest.raises(FencedError):
+        await world.publish(of)
+    await world.rules(365)
+    assert {a, b, c} <= (await world.mark()).live
+
+
 async def test_a_commit_that_nothing_reaches_loses_its_files_too(world: World) -> None:
     await world.rules(0)
     await history(world, "a")

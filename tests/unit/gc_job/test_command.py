@@ -49,8 +49,12 @@ def show(*args: str) -> Any:
 def test_nothing_is_deleted_without_yes(lake: Repo) -> None:
     first = run("run", lake.name, *NOW)
     assert (first["marked"], first["deleted"]["objects"]) == ({"objects": 1, "bytes": 5}, 0)
-    assert run("run", lake.name, "--mode", "sweep")["deleted"]["objects"] == 0
+    assert run("show", lake.name, first["run"])["marked"]["objects"] == 1
+    with pytest.raises(NotFoundError, match="has no mark yet"):
+        run("run", lake.name, "--mode", "sweep")
 
+    run("run", lake.name, *NOW, "--mode", "mark")
+    assert run("run", lake.name, "--mode", "sweep")["deleted"]["objects"] == 0
     again = run("run", lake.name, *NOW, "--clean")
     assert again["listed"]["objects"] == 10
 
@@ -75,7 +79,7 @@ def test_short_ages_are_warned_of_and_a_report_is_shown(lake: Repo) -> None:
     said = show("run", lake.name, *NOW)
 
     assert "For trials only" in said.stderr
-    assert "Nothing was deleted: --yes deletes 1 objects, 5 B." in said.stdout
+    assert "This was a look: nothing was deleted. --yes deletes 1 objects, 5 B." in said.stdout
     assert "clean: no earlier mark counts" in said.stdout
     assert "done" in show("runs", lake.name).stdout
 

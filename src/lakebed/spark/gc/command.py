@@ -91,8 +91,9 @@ def run(
 ) -> None:
     """Collect garbage: mark what nothing refers to; delete what two marks a grace apart have found.
 
-    Without --yes nothing is deleted: look at the report first. The first run
-    finds garbage, and the first one that comes a day later deletes it.
+    Without --yes it is a look: nothing is deleted, and nothing remembered but
+    the report. With it, the first run finds garbage, and the first one that
+    comes a day later deletes it.
 
     Example: lakebed gc run lakebed://shop --yes
     """
@@ -163,7 +164,7 @@ def _run(
     with Screen() as screen, opened_world(repo, engine=chosen, master=master, watcher=screen) as world:
         if mode is Mode.SWEEP:
             return asyncio.run(protocol.sweep(world, options, mark_id))
-        summary = asyncio.run(protocol.mark(world, options))
+        summary = asyncio.run(protocol.mark(world, options, publish=yes or mode is Mode.MARK))
         if mode is Mode.BOTH and yes:
             summary = asyncio.run(protocol.sweep(world, options, summary.run))
         return summary
@@ -204,9 +205,9 @@ def _reported(repo: Repo, run: str) -> Summary:
 def _say_what_next(summary: Summary, *, mode: Mode, yes: bool) -> None:
     if summary.swept_at is not None:
         return
-    if summary.marked.objects and mode is not Mode.MARK and not yes:
-        say(f"Nothing was deleted: --yes deletes {amount(summary.marked)}.")
-    elif not summary.marked.objects and summary.candidates.objects:
+    if mode is not Mode.MARK and not yes:
+        say(f"This was a look: nothing was deleted. --yes deletes {amount(summary.marked)}.")
+    if not summary.marked.objects and summary.candidates.objects:
         say(
             f"{amount(summary.candidates)} are garbage, if a run at least {summary.grace_seconds / 3600:.0f} h from now"
             " finds the same."

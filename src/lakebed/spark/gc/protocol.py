@@ -180,8 +180,10 @@ class _Found(Generic[T]):
     ranges: T
 
 
-async def mark(world: World[T], options: Options) -> Summary:
+async def mark(world: World[T], options: Options, *, publish: bool = True) -> Summary:
     """Find what nothing refers to, and publish what was found twice.
+
+    Without `publish` it is a look: there is a report, but no mark, and commits that would expire do not.
 
     Raises:
         ConflictError: another run holds the lease.
@@ -190,7 +192,7 @@ async def mark(world: World[T], options: Options) -> Summary:
     """
     started = await world.server.begin("mark", grace_seconds=options.grace_seconds)
     async with held(world.server, started, world.clock) as lease:
-        return await _mark(_run_of(world, lease, options))
+        return await _mark(_run_of(world, lease, options), publish=publish)
 
 
 async def sweep(world: World[T], options: Options, mark_id: str | None = None) -> Summary:
@@ -237,7 +239,7 @@ def _run_of(world: World[T], lease: Lease, options: Options) -> _Run[T]:
     )
 
 
-async def _mark(run: _Run[T]) -> Summary:
+async def _mark(run: _Run[T], *, publish: bool) -> Summary:
     started, tables, progress = run.started, run.tables, run.progress
     for message in decide.warnings_of(started, run.options):
         progress.warn(message)
@@ -304,7 +306,8 @@ async def _mark(run: _Run[T]) -> Summary:
         "marked": marked.objects,
         "marked_bytes": marked.bytes,
     }
-    await run.server.publish(started, kind, counts)
+    if publish:
+        await run.server.publish(started, kind, counts)
     return summary
 
 
