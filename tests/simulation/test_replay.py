@@ -9,7 +9,7 @@ import pytest
 from lakebed.testing.simulation.run import play
 
 
-@pytest.mark.parametrize("scenario", ["heads", "stashes", "repositories", "refs-without-fences"])
+@pytest.mark.parametrize("scenario", ["heads", "stashes", "repositories", "refs-without-fences", "gc"])
 def test_a_seed_gives_the_same_run_every_time(scenario: str) -> None:
     assert play(scenario, 1).digest == play(scenario, 1).digest
 
