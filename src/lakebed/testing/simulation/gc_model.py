@@ -144,8 +144,9 @@ class Reachability:
             if commit.nonce in pending:
                 # The last swap of its operation may still name it.
                 kept.add(commit.id)
+                continue
             tries = [other for other in commits.values() if commit.nonce and other.nonce == commit.nonce]
-            if commit.nonce not in pending and any(each.created_at > commit.created_at for each in tries):
+            if any(each.created_at > commit.created_at for each in tries):
                 # Of what an operation has tried in vain, nothing is kept for longer than a grace.
                 if commit.created_at > after(now, -GRACE_SECONDS):
                     kept.add(commit.id)
