@@ -29,7 +29,7 @@ def together(*each: Plant) -> Plant:
     [
         pytest.param(plants.used_links_not_listed, "gc-moves", 0, id="used links"),
         pytest.param(plants.open_links_not_listed, "gc-moves", 0, id="open links"),
-        pytest.param(plants.copies_not_listed, "gc-copies", 6, id="copies"),
+        pytest.param(plants.copies_not_listed, "gc-copies", 18, id="copies"),
         pytest.param(plants.stashes_not_listed, "gc-moves", 0, id="stashes"),
         pytest.param(plants.compacted_trees_not_listed, "gc", 0, id="compacted trees"),
         pytest.param(plants.shadowed_rows_not_listed, "gc", 0, id="shadowed rows"),
