@@ -247,9 +247,14 @@ class GcClient(Client):
         return await Client._ask(self, kind, call, branch=branch, may_be_missing=True, **args)
 
     def _ref(self) -> str:
-        """Return a branch, a tag or a commit."""
+        """Return a branch, a tag or a commit: not one that was let go, whose files may be gone."""
+        commit = self.lake.world.truth.commit(self.lake.partition, self._some_commit())
         return self.chance.weighted(
-            [(self._branch(), 6.0), (self.chance.pick(TAGS), 2.0), (self._some_commit(), 2.0)]
+            [
+                (self._branch(), 6.0),
+                (self.chance.pick(TAGS), 2.0),
+                (commit.id, 0.0 if commit.condemned_by else 2.0),
+            ]
         )
 
     def _some_commit(self) -> CommitId:
