@@ -8,11 +8,9 @@ import pyarrow.compute as pc
 import pytest
 
 from lakebed.env.clock import Instant
-from lakebed.errors import LakebedError
 from lakebed.gc import commit_lists, retention, state, uncommitted
-from lakebed.gc.commit_lists import CommitLists
 from lakebed.gc.condemning import Condemner
-from lakebed.gc.layer_addresses import LayerSource, TreeSource
+from lakebed.gc.layer_addresses import TreeSource
 from lakebed.gc.uncommitted import UncommittedLists
 from lakebed.kv.port import VersionFence
 from lakebed.model.gc import GcState, Mark
@@ -23,7 +21,6 @@ from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.lease import Lease
 from lakebed.spark.gc.polars_tables import PolarsTables
 from lakebed.spark.gc.ports import Slices, Started
-from lakebed.testing.simulation.gc_job import SimServer, SimStore
 from lakebed.versioning.view import View
 
 
@@ -40,31 +37,6 @@ def store_listed_after_what_is_uncommitted(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(protocol, "_list", list_store)
     patch.setattr(protocol, "_scan", scan)
-
-
-def commits_listed_before_what_is_uncommitted(patch: pytest.MonkeyPatch) -> None:
-    original_commits, original_uncommitted = SimServer.prepare_commits, SimServer.prepare_uncommitted
-    prepared: dict[str, str] = {}
-
-    async def prepare_uncommitted(self, started, continuation):
-        if not continuation:
-            prepared[started.run] = await original_commits(self, started)
-        return await original_uncommitted(self, started, continuation)
-
-    async def prepare_commits(_self, started):
-        return prepared.pop(started.run)
-
-    patch.setattr(SimServer, "prepare_uncommitted", prepare_uncommitted)
-    patch.setattr(SimServer, "prepare_commits", prepare_commits)
-
-
-def retired_layers_not_listed(patch: pytest.MonkeyPatch) -> None:
-    _leave_out(
-        patch,
-        lambda source: (
-            isinstance(source, LayerSource) and source.label == uncommitted.UncommittedSource.RETIRED
-        ),
-    )
 
 
 def compacted_trees_not_listed(patch: pytest.MonkeyPatch) -> None:
@@ -154,13 +126,6 @@ def refs_published_without_a_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lifecycle, "anchor", anchor)
 
 
-def readers_of_condemned_commits_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    async def fence_readers(_self, refs, _condemned):
-        return refs
-
-    patch.setattr(Condemner, "fence_readers", fence_readers)
-
-
 def condemned_commits_not_released(patch: pytest.MonkeyPatch) -> None:
     original = Condemner.release
 
@@ -230,11 +195,6 @@ def lease_not_checked_at_publish(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lease, "check", check)
 
 
-def ages_ignored(patch: pytest.MonkeyPatch) -> None:
-    slices_not_left_alone(patch)
-    young_objects_not_left_alone(patch)
-
-
 def slices_not_left_alone(patch: pytest.MonkeyPatch) -> None:
     original = decide.slices_of
 
@@ -246,23 +206,6 @@ def slices_not_left_alone(patch: pytest.MonkeyPatch) -> None:
 
 def young_objects_not_left_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "written_at_most", lambda _started, _options: 2**62)
-
-
-def failed_reads_taken_for_empty(patch: pytest.MonkeyPatch) -> None:
-    original = PolarsTables.addresses_of
-
-    async def addresses_of(self, ranges):
-        try:
-            return await original(self, ranges)
-        except LakebedError:
-            return pl.LazyFrame(schema={"address": pl.String})
-
-    async def once(_self, call):
-        return await call()
-
-    patch.setattr(PolarsTables, "addresses_of", addresses_of)
-    patch.setattr(decide, "require_live", lambda **_amounts: None)
-    patch.setattr(SimStore, "_again", once)
 
 
 def everything_without_rules_expires(patch: pytest.MonkeyPatch) -> None:
@@ -286,13 +229,3 @@ def commits_condemned_though_named(patch: pytest.MonkeyPatch) -> None:
 
 def _fields(refs: Any) -> dict[str, Any]:
     return {name: getattr(refs, name) for name in refs.__slots__}
-
-
-def attempts_prepared_twice_both_count(patch: pytest.MonkeyPatch) -> None:
-    """A preparation that was given up goes on, and is taken for the newest."""
-    original = CommitLists._decide
-
-    async def decide_(self, repo, found, _attempt):
-        return await original(self, repo, found, found.lease.run)
-
-    patch.setattr(CommitLists, "_decide", decide_)
