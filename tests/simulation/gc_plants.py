@@ -17,10 +17,8 @@ from lakebed.model.gc import GcState, Mark
 from lakebed.refs import commits, lifecycle
 from lakebed.refs.keys import commit_key
 from lakebed.spark.gc import decide, protocol
-from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.lease import Lease
 from lakebed.spark.gc.polars_tables import PolarsTables
-from lakebed.spark.gc.ports import Slices, Started
 from lakebed.versioning.view import View
 
 
@@ -193,15 +191,6 @@ def lease_not_checked_at_publish(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(commit_lists, "finish_attempt", finish_attempt)
     patch.setattr(state, "publish", publish)
     patch.setattr(Lease, "check", check)
-
-
-def slices_not_left_alone(patch: pytest.MonkeyPatch) -> None:
-    original = decide.slices_of
-
-    def slices_of(started: Started, options: Options, previous: Any) -> Slices:
-        return Slices("", original(started, options, previous).floor)
-
-    patch.setattr(decide, "slices_of", slices_of)
 
 
 def young_objects_not_left_alone(patch: pytest.MonkeyPatch) -> None:
