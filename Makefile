@@ -35,7 +35,9 @@ run: install
 
 test: check
 	@echo "==> tests"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --ignore tests/simulation $(PYTEST_ARGS)
+	@echo "==> simulation, without the coverage that would slow it down"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup tests/simulation $(PYTEST_ARGS)
 
 # Jars are kept in .cache/, which a second run uses again.
 test-clients: $(VENV)/.test
