@@ -5,7 +5,7 @@ deleted. At the end two clean runs a grace apart leave exactly what is reachable
 """
 
 import asyncio
-from random import Random  # noqa: TID251  hypothesis hands one in
+from random import Random  # noqa: TID251  seeded by each test
 
 import pytest
 from tests.unit.gc_job.lake import DAY, HOUR, Lake
