@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from lakebed.env.clock import Instant
 from lakebed.env.work import InlineWorkers
 from lakebed.errors import CorruptError, ErrorKind, NotFoundError, UnavailableError
-from lakebed.format.gc import CANDIDATES_FILE, NAMES_FILE, DataFile, RunKind, decode_table, encode_table
+from lakebed.format.gc import CANDIDATES_FILE, NAMES_FILE, DataFile, decode_table, encode_table
 from lakebed.limits import DELETE_BATCH
+from lakebed.model.gc import MarkKind
 from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.obstore_store import ObstoreStore
 from lakebed.spark.gc.protocol import mark, sweep
@@ -49,7 +50,7 @@ async def test_both_mark_the_same_whatever_has_happened(spark: SparkSession, tmp
         kinds.append((await mark(lake.world(), options)).kind)
         await sweep(lake.world(), options)
         lake.check()
-    assert kinds == [RunKind.CLEAN, RunKind.OPTIMIZED, RunKind.CLEAN]
+    assert kinds == [MarkKind.CLEAN, MarkKind.OPTIMIZED, MarkKind.CLEAN]
 
 
 @on(LOCAL)

@@ -31,6 +31,7 @@ import pyarrow as pa
 from lakebed.env.clock import Instant
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.parquet import FileKind, decode, encode
+from lakebed.model.gc import MarkKind
 from lakebed.model.ids import RepoUid
 
 S = TypeVar("S")
@@ -97,13 +98,6 @@ class UncommittedSource(StrEnum):
     UPLOAD = "upload"
 
 
-class RunKind(StrEnum):
-    """How much a mark looked at."""
-
-    CLEAN = "clean"
-    OPTIMIZED = "optimized"
-
-
 ANY_ROWS: Final = -1
 
 
@@ -143,7 +137,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     uid: RepoUid
     run: str
-    kind: RunKind
+    kind: MarkKind
     optimized_since_clean: int
     started_at: Instant
     scanned_at: Instant
@@ -200,7 +194,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     repository: str
     uid: str
-    kind: RunKind
+    kind: MarkKind
     reason: str
     """Why the run was of this kind."""
     engine: str

@@ -24,7 +24,6 @@ from lakebed.format.gc import (
     Attempts,
     DataFile,
     Roots,
-    RunKind,
     commits_key,
     encode_table,
     roots_key,
@@ -35,6 +34,7 @@ from lakebed.format.layout import METARANGES_FOLDER, RANGES_FOLDER, slice_name
 from lakebed.format.metaranges import RangeInfo, encode_metarange, metarange_block, metarange_hash
 from lakebed.format.ranges import encode_range
 from lakebed.model.entries import Entry
+from lakebed.model.gc import MarkKind
 from lakebed.model.ids import Path, RangeId, RepoUid
 from lakebed.spark.gc.polars_tables import PolarsTables
 from lakebed.spark.gc.ports import Folder, PublishedMark, Started
@@ -460,11 +460,11 @@ class Lake:
         for commit in self.commits.values():
             commit.condemned = commit.condemned or commit.id not in live
 
-    async def publish(self, started: Started, kind: RunKind, counts: Mapping[str, int]) -> Instant:
+    async def publish(self, started: Started, kind: MarkKind, counts: Mapping[str, int]) -> Instant:
         await self._called("publish")
         if self.lease != started.run:
             raise FencedError(ErrorKind.LEASE_LOST, "lost")
-        since = 0 if kind is RunKind.CLEAN else self.marks[0].optimized_since_clean + 1
+        since = 0 if kind is MarkKind.CLEAN else self.marks[0].optimized_since_clean + 1
         mark = PublishedMark(
             run=started.run,
             started_at=started.now,

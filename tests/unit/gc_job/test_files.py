@@ -25,13 +25,13 @@ from lakebed.format.gc import (
     Phase,
     Quarantined,
     Roots,
-    RunKind,
     Share,
     State,
     Summary,
     UncommittedSource,
 )
 from lakebed.format.parquet import FileKind
+from lakebed.model.gc import MarkKind
 from lakebed.model.ids import RepoUid
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "gc"
@@ -81,7 +81,7 @@ DOCUMENTS: dict[str, tuple[Any, Any]] = {
         State(
             uid=UID,
             run="r",
-            kind=RunKind.OPTIMIZED,
+            kind=MarkKind.OPTIMIZED,
             optimized_since_clean=4,
             started_at=NOW,
             scanned_at=Instant(NOW + 5),
@@ -104,7 +104,7 @@ SUMMARY = Summary(
     run="r",
     repository="lake",
     uid=UID,
-    kind=RunKind.CLEAN,
+    kind=MarkKind.CLEAN,
     reason="the first run",
     engine="polars",
     started_at=NOW,

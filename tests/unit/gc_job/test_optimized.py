@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakebed.format.gc import RunKind
+from lakebed.model.gc import MarkKind
 from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.protocol import mark, sweep
 from tests.unit.gc_job.lake import DAY, HOUR, Lake
@@ -18,7 +18,7 @@ async def begun() -> Lake:
     lake.commit("main")
     lake.upload("main", "b/staged")
     lake.clock.at += 2 * DAY
-    assert (await mark(lake.world(), USUAL)).kind is RunKind.CLEAN
+    assert (await mark(lake.world(), USUAL)).kind is MarkKind.CLEAN
     return lake
 
 
@@ -30,7 +30,7 @@ async def test_it_lists_only_slices_that_were_too_new_before():
 
     found = await mark(lake.world(), USUAL)
 
-    assert (found.kind, found.listed.objects) == (RunKind.OPTIMIZED, 1)
+    assert (found.kind, found.listed.objects) == (MarkKind.OPTIMIZED, 1)
     assert sum(line.startswith("list data/v") for line in lake.store.log) == 1
 
 
@@ -60,7 +60,7 @@ async def test_it_confirms_what_an_earlier_run_found():
 
     found = await mark(lake.world(), late)
 
-    assert (found.kind, found.marked.objects) == (RunKind.OPTIMIZED, 1)
+    assert (found.kind, found.marked.objects) == (MarkKind.OPTIMIZED, 1)
 
 
 async def test_it_remembers_what_is_committed_in_slices_that_nobody_has_listed():
@@ -73,7 +73,7 @@ async def test_it_remembers_what_is_committed_in_slices_that_nobody_has_listed()
 
     found = await mark(lake.world(), USUAL)
 
-    assert (found.kind, found.listed.objects, found.candidates.objects) == (RunKind.OPTIMIZED, 1, 0)
+    assert (found.kind, found.listed.objects, found.candidates.objects) == (MarkKind.OPTIMIZED, 1, 0)
 
 
 async def test_a_commit_that_says_it_is_from_long_ago_is_new_all_the_same():
@@ -95,7 +95,7 @@ async def test_an_old_committed_address_that_was_staged_again_waits_for_a_clean_
 
     found = await mark(lake.world(), USUAL)
 
-    assert (found.kind, found.candidates.objects) == (RunKind.OPTIMIZED, 0)
+    assert (found.kind, found.candidates.objects) == (MarkKind.OPTIMIZED, 0)
     lake.check()
 
 
@@ -135,7 +135,7 @@ async def test_every_tenth_run_is_clean():
 
     kinds = [(await mark(lake.world(), USUAL)).kind for _ in range(20)]
 
-    assert kinds == [*[RunKind.OPTIMIZED] * 9, RunKind.CLEAN, *[RunKind.OPTIMIZED] * 9, RunKind.CLEAN]
+    assert kinds == [*[MarkKind.OPTIMIZED] * 9, MarkKind.CLEAN, *[MarkKind.OPTIMIZED] * 9, MarkKind.CLEAN]
 
 
 async def test_it_does_not_count_what_a_sweep_has_deleted():
@@ -147,7 +147,7 @@ async def test_it_does_not_count_what_a_sweep_has_deleted():
 
     found = await mark(lake.world(), USUAL)
 
-    assert (found.kind, found.candidates.objects) == (RunKind.OPTIMIZED, 0)
+    assert (found.kind, found.candidates.objects) == (MarkKind.OPTIMIZED, 0)
 
 
 async def test_what_a_mark_found_and_nobody_swept_is_found_again():
@@ -172,7 +172,7 @@ async def test_slices_that_were_read_stay_read_when_ages_grow(longer: float):
     lake.clock.at += 10 * DAY
     found = await mark(lake.world(), USUAL)
 
-    assert (found.kind, found.listed.objects, found.candidates.objects) == (RunKind.OPTIMIZED, 0, 0)
+    assert (found.kind, found.listed.objects, found.candidates.objects) == (MarkKind.OPTIMIZED, 0, 0)
 
 
 async def test_a_folder_years_ahead_is_no_slice_for_as_long_as_nobody_looked_at_everything():
@@ -200,7 +200,7 @@ async def test_files_of_trees_are_carried_over_and_confirmed_by_a_clean_run():
 
     optimized = await mark(lake.world(), late)
     assert (optimized.kind, optimized.candidates.objects, optimized.marked.objects) == (
-        RunKind.OPTIMIZED,
+        MarkKind.OPTIMIZED,
         1,
         0,
     )
@@ -219,4 +219,4 @@ async def test_what_is_too_young_is_watched():
 
     found = await mark(lake.world(), USUAL)
 
-    assert (found.kind, found.candidates.objects) == (RunKind.OPTIMIZED, 1)
+    assert (found.kind, found.candidates.objects) == (MarkKind.OPTIMIZED, 1)

@@ -6,7 +6,6 @@ from lakebed.errors import ConflictError, ErrorKind, FencedError, NotFoundError,
 from lakebed.format.gc import (
     CANDIDATES_FILE,
     Attempts,
-    RunKind,
     Summary,
     decode_summary,
     decode_table,
@@ -14,6 +13,7 @@ from lakebed.format.gc import (
     summary_key,
 )
 from lakebed.format.layout import METARANGES_FOLDER, RANGES_FOLDER
+from lakebed.model.gc import MarkKind
 from lakebed.spark.gc import protocol
 from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.protocol import mark, sweep
@@ -388,4 +388,4 @@ async def test_a_report_counts_by_prefix_and_age():
         ("outside of slices", "7 to 30 days", 1, 7),
     ]
     assert (found.marked.objects, found.marked_objects.objects) == (4, 3)
-    assert found.kind is RunKind.CLEAN
+    assert found.kind is MarkKind.CLEAN

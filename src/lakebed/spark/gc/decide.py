@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 
 from lakebed.env.clock import SECOND, Instant, after
 from lakebed.errors import ErrorKind, PreconditionError
-from lakebed.format.gc import Amount, RunKind, State, Summary
+from lakebed.format.gc import Amount, State, Summary
 from lakebed.format.layout import DATA_FOLDER, OWN_FOLDER, SLICE_NAME_WIDTH, slice_time
 from lakebed.limits import GC_OPTIMIZED_RUNS_MAX, GC_SHARE_MAX
+from lakebed.model.gc import MarkKind
 from lakebed.spark.gc.ports import Slices, Started
 
 SPECIAL_FOLDERS: Final = frozenset({"_lakebed", "_lakefs", ".lakebed"})
@@ -169,15 +170,15 @@ def age_edges(now: Instant) -> list[tuple[str, int]]:
     return [(age, now - days * _DAY) for age, days in AGES if days is not None]
 
 
-def choose_kind(previous: State | None, why_not: str, options: Options) -> tuple[RunKind, str]:
+def choose_kind(previous: State | None, why_not: str, options: Options) -> tuple[MarkKind, str]:
     """Return the kind of a run, and why."""
     if previous is None:
-        return RunKind.CLEAN, why_not
+        return MarkKind.CLEAN, why_not
     if options.clean:
-        return RunKind.CLEAN, "it was asked for"
+        return MarkKind.CLEAN, "it was asked for"
     if previous.optimized_since_clean >= GC_OPTIMIZED_RUNS_MAX:
-        return RunKind.CLEAN, f"{previous.optimized_since_clean} optimized runs since the last clean one"
-    return RunKind.OPTIMIZED, f"it goes on from run {previous.run}"
+        return MarkKind.CLEAN, f"{previous.optimized_since_clean} optimized runs since the last clean one"
+    return MarkKind.OPTIMIZED, f"it goes on from run {previous.run}"
 
 
 def require_clocks(*, server: Instant, store: Instant, job: Instant, slack_seconds: float) -> None:

@@ -19,8 +19,9 @@ from lakebed.client.repo import Repo
 from lakebed.env.clock import Clock, Instant, SystemClock
 from lakebed.env.work import ThreadWorkers, Workers
 from lakebed.errors import ErrorKind, InvalidInputError
-from lakebed.format.gc import DataFile, RunKind
+from lakebed.format.gc import DataFile
 from lakebed.limits import GRACE_SECONDS
+from lakebed.model.gc import MarkKind
 from lakebed.model.ids import RepoUid
 from lakebed.spark.gc.obstore_store import ObstoreStore, open_place
 from lakebed.spark.gc.ports import PublishedMark, Started, StorePlace, Tables
@@ -85,7 +86,7 @@ class ClientServer:
         prepared = await self._workers.run(self._gc.prepare_commits, started.run, started.token)
         return prepared.roots
 
-    async def publish(self, started: Started, kind: RunKind, counts: Mapping[str, int]) -> Instant:
+    async def publish(self, started: Started, kind: MarkKind, counts: Mapping[str, int]) -> Instant:
         mark = await self._workers.run(
             self._gc.publish, started.run, started.token, kind.value, counts=counts
         )
@@ -162,7 +163,7 @@ def _started(begun: GcRunStarted) -> Started:
                 run=mark.run_id,
                 started_at=Instant(mark.started_at),
                 marked_at=Instant(mark.marked_at),
-                kind=RunKind(mark.kind),
+                kind=MarkKind(mark.kind),
                 optimized_since_clean=mark.optimized_since_clean,
             )
             for mark in begun.marks

@@ -12,8 +12,9 @@ from typing import Literal, Protocol, TypeVar
 import pyarrow as pa
 
 from lakebed.env.clock import Instant
-from lakebed.format.gc import Amount, DataFile, Roots, RunKind, Share
+from lakebed.format.gc import Amount, DataFile, Roots, Share
 from lakebed.format.parquet import FileKind
+from lakebed.model.gc import MarkKind
 from lakebed.model.ids import RepoUid
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ class PublishedMark:
     run: str
     started_at: Instant
     marked_at: Instant
-    kind: RunKind
+    kind: MarkKind
     optimized_since_clean: int
 
 
@@ -89,7 +90,7 @@ class Server(Protocol):
         """Condemn what expires, write the list of commits, and `roots.json` last; return the key of that."""
         ...
 
-    async def publish(self, started: Started, kind: RunKind, counts: Mapping[str, int]) -> Instant:
+    async def publish(self, started: Started, kind: MarkKind, counts: Mapping[str, int]) -> Instant:
         """Make the mark count; return when it began to."""
         ...
 

@@ -57,7 +57,6 @@ from lakebed.format.gc import (
     Amount,
     DataFile,
     Roots,
-    RunKind,
     State,
     Summary,
     decode_summary,
@@ -70,6 +69,7 @@ from lakebed.format.gc import (
 from lakebed.format.layout import DATA_FOLDER, METARANGES_FOLDER, RANGES_FOLDER
 from lakebed.format.parquet import FileKind
 from lakebed.limits import GC_CHUNK_ROWS, GC_FILE_ROWS
+from lakebed.model.gc import MarkKind
 from lakebed.spark.gc import decide
 from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.lease import Lease, held
@@ -323,7 +323,7 @@ async def _compare_clocks(run: _Run[T]) -> None:
     )
 
 
-async def _base(run: _Run[T]) -> tuple[_Base[T], RunKind, str]:
+async def _base(run: _Run[T]) -> tuple[_Base[T], MarkKind, str]:
     """Step 2: what the newest mark saved, all of it, and what kind of run that makes."""
     previous = await previous_state(run.store, run.started)
     kind, reason = decide.choose_kind(previous.state, previous.why_not, run.options)
@@ -348,11 +348,11 @@ async def _base(run: _Run[T]) -> tuple[_Base[T], RunKind, str]:
         live=names,
         ranges=names,
     )
-    return empty, RunKind.CLEAN, previous.why_not
+    return empty, MarkKind.CLEAN, previous.why_not
 
 
-async def _saved_tables(run: _Run[T], state: State, kind: RunKind) -> _Base[T]:
-    tables, optimized = run.tables, kind is RunKind.OPTIMIZED
+async def _saved_tables(run: _Run[T], state: State, kind: MarkKind) -> _Base[T]:
+    tables, optimized = run.tables, kind is MarkKind.OPTIMIZED
     gone = await tables.read(await deleted_since(run.store, run.started), CANDIDATES_FILE)
     return _Base(
         state=state if optimized else None,
@@ -490,7 +490,7 @@ async def _save_state(
     run: _Run[T],
     slices: Slices,
     *,
-    kind: RunKind,
+    kind: MarkKind,
     earlier: State | None,
     listed: _Listed[T],
     scanned: _Scanned[T],

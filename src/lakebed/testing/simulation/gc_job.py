@@ -14,12 +14,11 @@ import pyarrow as pa
 from lakebed.env.clock import Clock, Instant
 from lakebed.env.work import InlineWorkers
 from lakebed.errors import ErrorKind, LakebedError, NotFoundError, UnavailableError
-from lakebed.format.gc import OBJECTS_FILE, DataFile, RunKind
+from lakebed.format.gc import OBJECTS_FILE, DataFile
 from lakebed.gc.commit_lists import RunToken
 from lakebed.gc.cursor import encode_cursor
 from lakebed.limits import GC_CLOCK_SLACK_SECONDS, GC_LEASE_SECONDS, GRACE_SECONDS, SLICE_SECONDS
-from lakebed.model.gc import MarkKind
-from lakebed.model.gc import RunKind as LeaseKind
+from lakebed.model.gc import MarkKind, RunKind
 from lakebed.model.repository import Repository
 from lakebed.objects.port import ObjectInfo, ObjectStore, PutMode
 from lakebed.spark.gc.polars_tables import PolarsTables
@@ -98,7 +97,7 @@ class SimServer:
     async def begin(self, kind: Literal["mark", "sweep"], *, grace_seconds: float) -> Started:
         async def call(server: SimProcess) -> Started:
             state = await server.engine.gc.begin(
-                self._repo, LeaseKind(kind), holder=self._holder, grace_seconds=grace_seconds
+                self._repo, RunKind(kind), holder=self._holder, grace_seconds=grace_seconds
             )
             assert state.lease is not None
             return Started(
@@ -118,7 +117,7 @@ class SimServer:
                         run=mark.run,
                         started_at=mark.started_at,
                         marked_at=mark.marked_at,
-                        kind=RunKind(mark.kind.value),
+                        kind=mark.kind,
                         optimized_since_clean=mark.optimized_since_clean,
                     )
                     for mark in state.marks
@@ -150,11 +149,9 @@ class SimServer:
 
         return await self._line.ask("prepare_commits", call)
 
-    async def publish(self, started: Started, kind: RunKind, counts: Mapping[str, int]) -> Instant:
+    async def publish(self, started: Started, kind: MarkKind, counts: Mapping[str, int]) -> Instant:
         async def call(server: SimProcess) -> Instant:
-            mark = await server.engine.gc.publish(
-                self._repo, _token(started), kind=MarkKind(kind.value), counts=counts
-            )
+            mark = await server.engine.gc.publish(self._repo, _token(started), kind=kind, counts=counts)
             return mark.marked_at
 
         return await self._line.ask("publish", call)
