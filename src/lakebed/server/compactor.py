@@ -15,12 +15,11 @@ import uvloop
 from prometheus_client import CollectorRegistry, start_http_server
 
 from lakebed.compaction.meters import CompactionMeters
-from lakebed.compaction.worker import CompactionWorker
 from lakebed.env.clock import SystemClock
-from lakebed.env.ids import SystemIds
 from lakebed.env.priority import be_idle
 from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.kv.drivers.lmdb import LmdbKV
+from lakebed.server.compaction_worker import compaction_worker
 from lakebed.server.config import Config, decode_config, load_config
 from lakebed.server.data_folder import Layout, make_data_folder
 from lakebed.server.draining import drain
@@ -124,18 +123,9 @@ def _step_back(wired: Wired) -> None:
 
 
 async def _work(config: Config, wired: Wired, meters: CompactionMeters, stop: asyncio.Event) -> None:
-    places = config.compactor_jobs or os.cpu_count() or 1
-    worker = CompactionWorker(
-        wired.engine.compaction,
-        wired.job_runner,
-        places=places,
-        clock=SystemClock(),
-        ids=SystemIds(),
-        meters=meters,
-    )
+    worker = compaction_worker(config, wired, meters)
     working = asyncio.create_task(worker.run())
     stopped = asyncio.create_task(stop.wait())
-    log.info("compactor_ready", jobs=places)
     await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
     worker.stop()
     stopped.cancel()

@@ -9,7 +9,6 @@ server: `settings` on the driver, `work` on executors.
 """
 
 import asyncio
-import os
 import signal
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,12 +22,11 @@ from prometheus_client import CollectorRegistry
 from lakebed.compaction.jobs import Made
 from lakebed.compaction.meters import CompactionMeters
 from lakebed.compaction.service import Backlog
-from lakebed.compaction.worker import CompactionWorker
 from lakebed.env.clock import SystemClock
-from lakebed.env.ids import SystemIds
 from lakebed.limits import SEAL_QUIET_SECONDS
 from lakebed.model.compaction import JobKind, JobState, Schedule
 from lakebed.model.repository import Repository
+from lakebed.server.compaction_worker import compaction_worker
 from lakebed.server.config import Config, decode_config, encode_config, load_config
 from lakebed.server.data_folder import Layout, make_data_folder
 from lakebed.server.installation import open_engine
@@ -82,19 +80,10 @@ class _Tally(CompactionMeters):
 async def drain(config: Config, registry: CollectorRegistry | None = None) -> Drained:
     """Compact until there is nothing to do, or until SIGTERM or Ctrl-C; return what was done."""
     tally = _Tally(registry or CollectorRegistry())
-    places = config.compactor_jobs or os.cpu_count() or 1
     async with open_engine(config, Layout(config.data.absolute())) as wired:
-        worker = CompactionWorker(
-            wired.engine.compaction,
-            wired.job_runner,
-            places=places,
-            clock=SystemClock(),
-            ids=SystemIds(),
-            meters=tally,
-        )
+        worker = compaction_worker(config, wired, tally)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop)
-        log.info("compactor_ready", jobs=places)
         working = asyncio.create_task(worker.run())
         idle = asyncio.create_task(_idle(wired, tally))
         await asyncio.wait({working, idle}, return_when=asyncio.FIRST_COMPLETED)
