@@ -58,3 +58,15 @@ def test_parked_jobs_are_named_or_all_of_them_are_meant(repo: Repo) -> None:
 
 def test_a_branch_without_changes_has_nothing_to_compact(repo: Repo) -> None:
     assert "nothing" in show("run", f"{repo.name}/main")
+
+
+def test_the_epoch_rises_after_a_restore_and_is_shown(repo: Repo) -> None:
+    before = run("status", repo.name)["epoch"]
+
+    raised = run("epoch", repo.name)[repo.name]
+
+    assert raised > before
+    assert run("status", repo.name)["epoch"] == raised
+    assert f"the epoch of {repo.name} is" in show("epoch", repo.name)
+    assert run("status", repo.name)["epoch"] > raised
+    assert CliRunner().invoke(app, ["epoch"]).exit_code == 2
