@@ -8,7 +8,7 @@ name anything outside, and nothing is checked that could change before it is use
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from lakebed.objects.local.disk import Disk, Sync
@@ -41,7 +41,22 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return what is in it, in no order."""
-        return os.listdir(self.fd)  # noqa: PTH208  a path would follow links
+        with self.entries() as entries:
+            return [entry.name for entry in entries]
+
+    @contextmanager
+    def entries(self) -> Iterator[Iterator[os.DirEntry[str]]]:
+        """Give what is in it, in no order.
+
+        Read through a descriptor of its own: one that is shared, or duplicated, remembers one place in the folder
+        for all, and two who read at the same time would each get a part.
+        """
+        fd = os.open(".", _FLAGS, dir_fd=self.fd)
+        try:
+            with os.scandir(fd) as entries:
+                yield entries
+        finally:
+            os.close(fd)
 
 
 class Folders:

@@ -88,7 +88,7 @@ def _names(folder: Folder | None) -> list[str]:
     names: list[str] = []
     if folder is None:
         return names
-    with os.scandir(folder.fd) as entries:
+    with folder.entries() as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 names.append(entry.name + "/")
