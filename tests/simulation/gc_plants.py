@@ -16,14 +16,14 @@ from lakebed.kv.port import VersionFence
 from lakebed.model.gc import GcState, Mark
 from lakebed.refs import commits, lifecycle
 from lakebed.refs.keys import commit_key
-from lakebed.spark.gc import decide, protocol
+from lakebed.spark.gc import decide, gathering
 from lakebed.spark.gc.lease import Lease
 from lakebed.spark.gc.polars_tables import PolarsTables
 from lakebed.versioning.view import View
 
 
 def store_listed_after_what_is_uncommitted(patch: pytest.MonkeyPatch) -> None:
-    original_list, original_scan = protocol._list, protocol._scan
+    original_list, original_scan = gathering.list_store, gathering.scan
     scanned: dict[str, Any] = {}
 
     async def list_store(run, slices, base):
@@ -33,8 +33,8 @@ def store_listed_after_what_is_uncommitted(patch: pytest.MonkeyPatch) -> None:
     async def scan(run):
         return scanned.pop(run.started.run)
 
-    patch.setattr(protocol, "_list", list_store)
-    patch.setattr(protocol, "_scan", scan)
+    patch.setattr(gathering, "list_store", list_store)
+    patch.setattr(gathering, "scan", scan)
 
 
 def compacted_trees_not_listed(patch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def committed_addresses_ahead_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def new_commits_chosen_by_date(patch: pytest.MonkeyPatch) -> None:
     dates: dict[str, int] = {}
-    original_commit, original_tables = commits.new_commit, protocol._saved_tables
+    original_commit, original_tables = commits.new_commit, gathering._saved_tables
 
     def new_commit(**fields):
         commit = original_commit(**fields)
@@ -155,12 +155,12 @@ def new_commits_chosen_by_date(patch: pytest.MonkeyPatch) -> None:
         base = await original_tables(run, saved, kind)
         known = [each for each, date in dates.items() if date * 1_000_000 < saved.started_at]
         live = pl.concat([base.live, pl.LazyFrame({"name": known}, schema={"name": pl.String})])
-        return protocol._Base(
+        return gathering.Base(
             **{name: getattr(base, name) for name in base.__slots__ if name != "live"}, live=live
         )
 
     patch.setattr(commits, "new_commit", new_commit)
-    patch.setattr(protocol, "_saved_tables", saved_tables)
+    patch.setattr(gathering, "_saved_tables", saved_tables)
 
 
 def lease_not_checked_at_publish(patch: pytest.MonkeyPatch) -> None:

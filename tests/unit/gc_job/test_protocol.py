@@ -14,7 +14,7 @@ from lakebed.format.gc import (
 )
 from lakebed.format.layout import METARANGES_FOLDER, RANGES_FOLDER
 from lakebed.model.gc import MarkKind
-from lakebed.spark.gc import protocol
+from lakebed.spark.gc import marking, sweeping
 from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.protocol import mark, sweep
 from tests.unit.gc_job.lake import DAY, HOUR, NAMESPACE, Lake
@@ -294,8 +294,8 @@ async def test_a_mark_that_no_longer_counts_is_not_swept():
 
 
 async def test_a_sweep_looks_at_the_lease_before_it_deletes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(protocol, "GC_CHUNK_ROWS", 1)
-    monkeypatch.setattr(protocol, "_CHUNKS_AT_ONCE", 1)
+    monkeypatch.setattr(marking, "GC_CHUNK_ROWS", 1)
+    monkeypatch.setattr(sweeping, "_CHUNKS_AT_ONCE", 1)
     lake = Lake()
     garbage(lake, 3)
     lake.clock.at += 2 * DAY
@@ -316,8 +316,8 @@ async def test_a_sweep_looks_at_the_lease_before_it_deletes(monkeypatch: pytest.
 
 
 async def test_a_sweep_that_died_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(protocol, "GC_CHUNK_ROWS", 1)
-    monkeypatch.setattr(protocol, "_CHUNKS_AT_ONCE", 1)
+    monkeypatch.setattr(marking, "GC_CHUNK_ROWS", 1)
+    monkeypatch.setattr(sweeping, "_CHUNKS_AT_ONCE", 1)
     lake = Lake()
     addresses = garbage(lake, 3)
     lake.clock.at += 2 * DAY
