@@ -32,6 +32,7 @@ RUN_OPERATIONS = {
     "renewGarbageCollectionRun",
     "publishGarbageCollectionMark",
     "endGarbageCollectionRun",
+    "withdrawGarbageCollectionMarks",
     "prepareGarbageCollectionCommits",
     "prepareGarbageCollectionCommitsAsync",
     "prepareGarbageCollectionCommitsStatus",

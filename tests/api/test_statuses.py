@@ -60,6 +60,7 @@ SUCCESS: dict[str, set[int]] = {
     "renewGarbageCollectionRun": {200},
     "publishGarbageCollectionMark": {200},
     "endGarbageCollectionRun": {204},
+    "withdrawGarbageCollectionMarks": {204},
 }
 BY_METHOD = {"GET": {200}, "HEAD": {200}, "POST": {201}, "PUT": {204}, "DELETE": {204}}
 

@@ -31,6 +31,9 @@ def test_a_mark_from_begin_to_end(repo: Repo) -> None:
     assert commit.id in commits.column("commit_id").to_pylist()
     assert repo.gc.renew(started.run_id, started.token).expires_at > started.now
     assert repo.gc.publish(started.run_id, started.token, "clean").run_id == started.run_id
+    assert [mark.run_id for mark in repo.gc.runs().marks] == [started.run_id]
+    repo.gc.withdraw_marks(started.run_id, started.token)
+    assert repo.gc.runs().marks == []
     repo.gc.end(started.run_id, started.token, outcome="done")
     (run,) = repo.gc.runs().results
     assert (run.state, run.outcome) == ("ended", "done")
@@ -49,5 +52,7 @@ def test_a_lease_that_is_held_and_one_that_was_lost(repo: Repo) -> None:
         repo.gc.prepare_commits(first.run_id, first.token)
     with pytest.raises(FencedError):
         repo.gc.publish(first.run_id, first.token, "clean")
+    with pytest.raises(FencedError):
+        repo.gc.withdraw_marks(first.run_id, first.token)
     with pytest.raises(NotFoundError):
         repo.gc.run("none")

@@ -87,6 +87,10 @@ class Collections:
         repo = await self._repo(repo_name, Action.RUN_GC)
         return await self._engine.gc.publish(repo, of, kind=kind, counts=counts)
 
+    async def withdraw_marks(self, repo_name: str, of: RunToken) -> None:
+        """Let none of the marks count that are published now; errors as for `renew`."""
+        await self._engine.gc.withdraw_marks(await self._repo(repo_name, Action.RUN_GC), of)
+
     async def end(self, repo_name: str, of: RunToken, *, outcome: str) -> None:
         """Give a lease back; errors as for `renew`."""
         await self._engine.gc.end(await self._repo(repo_name, Action.RUN_GC), of, outcome=outcome)

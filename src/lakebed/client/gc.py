@@ -105,6 +105,12 @@ class GarbageCollection:
             self._transport.post(*self._path, "runs", run, "marked", body=body, repeatable=True), GcMark
         )
 
+    def withdraw_marks(self, run: str, token: int) -> None:
+        """Let none of the published marks count any more."""
+        self._transport.post(
+            *self._path, "runs", run, "withdraw_marks", body={"token": token}, repeatable=True
+        )
+
     def end(self, run: str, token: int, *, outcome: str = "") -> None:
         """Give a run's lease back."""
         body = {"token": token, "outcome": outcome}

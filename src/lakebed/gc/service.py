@@ -112,6 +112,12 @@ class GarbageCollection:
             repo, lambda state, now: decisions.end(state, of.run, of.token, outcome=outcome, now=now)
         )
 
+    async def withdraw_marks(self, repo: Repository, of: RunToken) -> None:
+        """Let none of the marks count that are published now; errors as for `renew`."""
+        await self._records.update(
+            repo, lambda state, _now: decisions.withdraw_marks(state, of.run, of.token)
+        )
+
     async def discard(self, repo: Repository) -> None:
         """Forget every mark and stop every run: something that was garbage may have become referenced.
 

@@ -185,8 +185,22 @@ def discard(state: GcState) -> GcState:
     """
     if state.lease is None and not state.marks:
         return state
+    return replace(_without_marks(state), lease=None)
+
+
+def withdraw_marks(state: GcState, run: str, token: int) -> GcState:
+    """As `discard`, by the run that has the lease, which goes on: objects that marks list are about to come back.
+
+    Raises:
+        FencedError: `LEASE_LOST`.
+    """
+    require(state, run, token)
+    return _without_marks(state) if state.marks else state
+
+
+def _without_marks(state: GcState) -> GcState:
     settled_at = max([state.settled_at, *(begun_at(each.condemner) for each in state.marks)])
-    return replace(state, lease=None, marks=(), settled_at=settled_at)
+    return replace(state, marks=(), settled_at=settled_at)
 
 
 def discard_restored(state: GcState, now: Instant) -> GcState:

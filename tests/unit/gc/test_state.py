@@ -19,6 +19,7 @@ from lakebed.gc.state import (
     renew,
     require,
     start_attempt,
+    withdraw_marks,
 )
 from lakebed.limits import GC_LEASE_SECONDS, GC_MARKS_KEPT, GC_RUNS_KEPT
 from lakebed.model.gc import GcState, Lease, MarkKind, RunKind
@@ -205,6 +206,23 @@ def test_what_is_discarded_stops_runs_and_sweeps_and_revives_nothing(restored: b
         renew(state, lease.run, lease.token, NOW)
     after_it = prepared(begun(state, chance="b" * 20))
     assert not is_final(after_it, lease_of(after_it).attempt), "a name that is not settled yet"
+
+
+def test_a_run_that_has_the_lease_withdraws_marks_and_goes_on_and_revives_nothing() -> None:
+    state = prepared(begun())
+    attempt, marker = lease_of(state).attempt, lease_of(state)
+    state = end(published(state), marker.run, marker.token, outcome="done", now=NOW)
+    state = begun(state, kind=RunKind.SWEEP, chance="b" * 20)
+    lease = lease_of(state)
+    with pytest.raises(FencedError):
+        withdraw_marks(state, marker.run, marker.token)
+
+    withdrawn = withdraw_marks(state, lease.run, lease.token)
+
+    assert withdrawn.marks == ()
+    assert is_final(withdrawn, attempt)
+    assert require(withdrawn, lease.run, lease.token) == lease
+    assert withdraw_marks(withdrawn, lease.run, lease.token) is withdrawn
 
 
 def test_a_dump_brings_condemned_commits_that_nobody_may_revive() -> None:

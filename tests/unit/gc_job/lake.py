@@ -475,6 +475,12 @@ class Lake:
         self.marks = [mark, *self.marks][:20]
         return mark.marked_at
 
+    async def withdraw_marks(self, started: Started) -> None:
+        await self._called("withdraw marks")
+        if self.lease != started.run:
+            raise FencedError(ErrorKind.LEASE_LOST, "lost")
+        self.marks = []
+
     async def end(self, started: Started, outcome: str) -> None:
         await self._called(f"end {outcome}")
         if self.lease == started.run:

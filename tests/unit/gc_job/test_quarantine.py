@@ -59,13 +59,53 @@ async def test_it_is_deleted_when_its_time_is_over_and_not_before():
     assert address not in lake.store.objects
 
 
-async def test_a_restored_object_is_not_deleted_by_the_same_mark_again():
+async def test_no_mark_that_was_published_before_deletes_what_was_restored():
+    lake = Lake()
+    address = lake.put(lake.address(), size=9)
+    lake.clock.at += 2 * DAY
+    first, second = await mark(lake.world(), ASIDE), await mark(lake.world(), ASIDE)
+    await sweep(lake.world(), ASIDE, first.run)
+    await restore(lake.world(), first.run)
+
+    for run in (first.run, second.run):
+        with pytest.raises(NotFoundError, match="still counts"):
+            await sweep(lake.world(), ASIDE, run)
+
+    assert second.marked.objects == 1
+    assert address in lake.store.objects
+
+
+async def test_what_was_restored_is_garbage_again_after_two_new_marks():
     lake, address, run = await swept()
     await restore(lake.world(), run)
+    usual = Options(min_age_seconds=DAY, grace_seconds=DAY, allow_large=True)
 
-    await sweep(lake.world(), ASIDE, run)
+    lake.clock.at += 2 * DAY
+    assert (await mark(lake.world(), usual)).marked.objects == 0
+    lake.clock.at += 2 * DAY
+    assert (await mark(lake.world(), usual)).marked.objects == 1
+    await sweep(lake.world(), usual)
 
-    assert address in lake.store.objects
+    assert address not in lake.store.objects
+
+
+async def test_the_marks_are_withdrawn_before_the_first_object_is_back():
+    lake, _, run = await swept()
+    lake.store.broken["put:data/"] = NO
+
+    with pytest.raises(UnavailableError):
+        await restore(lake.world(), run)
+
+    assert lake.marks == []
+
+
+async def test_a_run_that_put_nothing_aside_costs_no_mark():
+    lake, _, _ = await swept()
+
+    with pytest.raises(NotFoundError, match="nothing of run"):
+        await restore(lake.world(), "another")
+
+    assert len(lake.marks) == 1
 
 
 @pytest.mark.parametrize("where", ["put:_lakebed/gc/quarantine", "delete:data/", "put:_lakebed/gc/v"])

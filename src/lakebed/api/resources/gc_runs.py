@@ -204,6 +204,20 @@ async def publish_mark(call: Call) -> Reply:
 
 @operations.add(
     "POST",
+    "/repositories/{repository}/gc/runs/{run}/withdraw_marks",
+    "withdrawGarbageCollectionMarks",
+    body=GcRunToken,
+    replies={204: None},
+    permissions=_RUN,
+)
+async def withdraw_marks(call: Call) -> Reply:
+    """Let none of the published marks count any more: a run is about to put back what they list."""
+    await call.session.gc.withdraw_marks(call.path["repository"], _of(call, call.body(GcRunToken)))
+    return empty_reply(204)
+
+
+@operations.add(
+    "POST",
     "/repositories/{repository}/gc/runs/{run}/end",
     "endGarbageCollectionRun",
     body=GcRunEnd,

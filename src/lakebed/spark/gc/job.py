@@ -92,6 +92,9 @@ class ClientServer:
         )
         return Instant(mark.marked_at)
 
+    async def withdraw_marks(self, started: Started) -> None:
+        await self._workers.run(self._gc.withdraw_marks, started.run, started.token)
+
     async def end(self, started: Started, outcome: str) -> None:
         await self._workers.run(self._gc.end, started.run, started.token, outcome=outcome)
 

@@ -94,6 +94,10 @@ class Server(Protocol):
         """Make the mark count; return when it began to."""
         ...
 
+    async def withdraw_marks(self, started: Started) -> None:
+        """Let none of the marks count that are published now."""
+        ...
+
     async def end(self, started: Started, outcome: str) -> None:
         """Give the lease back."""
         ...

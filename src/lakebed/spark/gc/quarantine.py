@@ -6,8 +6,11 @@
 Moving is copy, then delete, chunk by chunk (`sweep`). What lies here is the only truth about what can be
 restored, so both ways out delete the document last: a crash leaves something that the next try finishes.
 
-    restore   copy back, delete the copy, …, delete the document
+    restore   withdraw the published marks, copy back, delete the copy, …, delete the document
     expire    delete the copies, …, delete the document
+
+Marks are withdrawn before the first object is back: others than the one that was swept may list it, and a sweep of those
+would delete it again, now without a copy. What is back is garbage again only after two new marks.
 """
 
 from lakebed.env.clock import after
@@ -23,7 +26,7 @@ from lakebed.format.gc import (
 from lakebed.limits import GC_REQUESTS_AT_ONCE
 from lakebed.spark.gc.decide import require_uid
 from lakebed.spark.gc.lease import Lease
-from lakebed.spark.gc.ports import Store
+from lakebed.spark.gc.ports import Server, Store
 from lakebed.spark.gc.together import together
 
 _DAY_SECONDS = 24 * 3600.0
@@ -37,7 +40,7 @@ async def begin_quarantine(store: Store, lease: Lease, run: str, *, days: float)
     return run
 
 
-async def restore_run(store: Store, lease: Lease, run: str) -> Amount:
+async def restore_run(store: Store, server: Server, lease: Lease, run: str) -> Amount:
     """Put everything back that a run put aside; return how much that was.
 
     Raises:
@@ -51,6 +54,7 @@ async def restore_run(store: Store, lease: Lease, run: str) -> Amount:
             f"nothing of run {run} is kept aside: it was restored, or it expired, or the run deleted without --quarantine",
         ) from None
     require_uid(document.uid, lease.started, what=f"the quarantine of run {run}")
+    await server.withdraw_marks(lease.started)
     folder = quarantined_key(run, "")
     restored = Amount()
 

@@ -3,8 +3,8 @@
     1. lease     2. the mark is still in the run record     3. chunks: look at the lease, delete, record (`sweep`)
 
 A crash leaves chunks that are recorded and others that the next sweep deletes. Safe at any later time: what nothing
-referred to in two marks a grace apart is never referred to again, except after the restore of a dump, which
-empties the run record.
+referred to in two marks a grace apart is never referred to again, except after the restore of a dump, or of what was
+put aside: both withdraw all marks.
 """
 
 from collections.abc import Sequence
@@ -61,10 +61,10 @@ async def sweep(world: World[T], options: Options, mark_id: str | None = None) -
 
 
 async def restore(world: World[T], run: str) -> Amount:
-    """Put back what the sweep of a mark put aside; return how much that was."""
+    """Put back what the sweep of a mark put aside; return how much that was. No earlier mark counts any more."""
     started = await world.server.begin("sweep", grace_seconds=0.0)
     async with held(world.server, started, world.clock) as lease:
-        return await restore_run(world.open(started).store, lease, run)
+        return await restore_run(world.open(started).store, world.server, lease, run)
 
 
 async def _sweep(run: Run[T], mark_id: str) -> Summary:

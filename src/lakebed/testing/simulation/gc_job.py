@@ -156,6 +156,12 @@ class SimServer:
 
         return await self._line.ask("publish", call)
 
+    async def withdraw_marks(self, started: Started) -> None:
+        async def call(server: SimProcess) -> None:
+            await server.engine.gc.withdraw_marks(self._repo, _token(started))
+
+        await self._line.ask("withdraw_marks", call)
+
     async def end(self, started: Started, outcome: str) -> None:
         async def call(server: SimProcess) -> None:
             await server.engine.gc.end(self._repo, _token(started), outcome=outcome)
