@@ -113,6 +113,7 @@ class ErrorKind(StrEnum):
     IN_USE = "in-use"
     TOO_MANY_LAYERS = "too-many-layers"
     CANCELLED = "cancelled"
+    SPARK_FAILED = "spark-failed"
 
     LEASE_LOST = "lease-lost"
 

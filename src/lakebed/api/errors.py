@@ -99,6 +99,7 @@ STATUS: Final[dict[ErrorKind, int]] = {
     K.IN_USE: 503,
     K.TOO_MANY_LAYERS: 429,
     K.CANCELLED: 503,
+    K.SPARK_FAILED: 503,
     K.LEASE_LOST: 409,
     K.CHECKSUM_MISMATCH: 500,
     K.KEYS_OUT_OF_ORDER: 500,

@@ -53,7 +53,7 @@ def open_session(
 
     Raises:
         InvalidInputError: `INVALID_CONFIG`: Spark cannot be started: no Java, a master that is none.
-        UnavailableError: `STORE_UNAVAILABLE`: what the caller did with it failed in Spark.
+        UnavailableError: `SPARK_FAILED`: what the caller did with it failed in Spark.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_PANDAS, category=FutureWarning)
@@ -202,7 +202,7 @@ def _translated() -> Iterator[None]:
         lines = [line for line in str(error).splitlines() if line.strip()]
         # Of a Python function on an executor, the last line of the traceback says what happened.
         said = lines[-1] if isinstance(error, PythonException) else lines[0]
-        raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"a Spark job failed: {said.strip()}") from error
+        raise UnavailableError(ErrorKind.SPARK_FAILED, f"a Spark job failed: {said.strip()}") from error
 
 
 def _not_started(log: Path, why: str) -> InvalidInputError:

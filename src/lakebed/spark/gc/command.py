@@ -1,9 +1,12 @@
 """`lakebed gc`: run the job, and read what it reported."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from importlib.util import find_spec
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +16,7 @@ from lakebed.client.uri import parse_repo
 from lakebed.errors import DeniedError, ErrorKind, NotFoundError
 from lakebed.format.gc import Summary, decode_summary, summary_key
 from lakebed.limits import GC_GRACE_SECONDS, GC_MIN_AGE_SECONDS, GC_SHARE_MAX, GC_SMALL_OBJECTS
+from lakebed.spark.commands import MasterOption, SparkLogOption
 from lakebed.spark.gc import protocol
 from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.job import open_storage, opened_world
@@ -63,9 +67,8 @@ def run(
         ),
     ] = GC_GRACE_SECONDS,
     engine: Annotated[EngineName, typer.Option(help="What computes it.")] = EngineName.AUTO,
-    master: Annotated[
-        str | None, typer.Option(help="Spark's master; without it, this machine.", show_default=False)
-    ] = None,
+    master: MasterOption = None,
+    spark_log: SparkLogOption = None,
     allow_large: Annotated[
         bool, typer.Option("--allow-large", help="Delete even if it is a large part of all objects.")
     ] = False,
@@ -113,7 +116,8 @@ def run(
         if mode is Mode.SWEEP and not yes:
             summary = _reported(target, mark_id or "latest")
         else:
-            summary = _run(target, options, mode=mode, yes=yes, engine=engine, master=master, mark_id=mark_id)
+            with _opened(target, engine=engine, master=master, spark_log=spark_log) as world:
+                summary = _run(world, options, mode=mode, yes=yes, mark_id=mark_id)
     if json:
         print_json(summary)
     else:
@@ -150,24 +154,27 @@ def restore(repo: RepoArgument, run: RunArgument, *, json: JsonOption = False) -
     print_json(restored) if json else say(f"{amount(restored)} are back")
 
 
-def _run(
-    repo: Repo,
-    options: Options,
-    *,
-    mode: Mode,
-    yes: bool,
-    engine: EngineName,
-    master: str | None,
-    mark_id: str | None,
-) -> Summary:
+@contextmanager
+def _opened(
+    repo: Repo, *, engine: EngineName, master: str | None, spark_log: Path | None
+) -> Iterator[protocol.World[Any]]:
     chosen = _choose(repo, master) if engine is EngineName.AUTO else engine
-    with Screen() as screen, opened_world(repo, engine=chosen, master=master, watcher=screen) as world:
-        if mode is Mode.SWEEP:
-            return asyncio.run(protocol.sweep(world, options, mark_id))
-        summary = asyncio.run(protocol.mark(world, options, publish=yes or mode is Mode.MARK))
-        if mode is Mode.BOTH and yes:
-            summary = asyncio.run(protocol.sweep(world, options, summary.run))
-        return summary
+    with (
+        Screen() as screen,
+        opened_world(repo, engine=chosen, master=master, watcher=screen, spark_log=spark_log) as world,
+    ):
+        yield world
+
+
+def _run(
+    world: protocol.World[Any], options: Options, *, mode: Mode, yes: bool, mark_id: str | None
+) -> Summary:
+    if mode is Mode.SWEEP:
+        return asyncio.run(protocol.sweep(world, options, mark_id))
+    summary = asyncio.run(protocol.mark(world, options, publish=yes or mode is Mode.MARK))
+    if mode is Mode.BOTH and yes:
+        summary = asyncio.run(protocol.sweep(world, options, summary.run))
+    return summary
 
 
 def _choose(repo: Repo, master: str | None) -> EngineName:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
 from lakebed.client.gc import GarbageCollection
@@ -41,6 +42,8 @@ class EngineOptions:
     """Spark's; None means: on this machine."""
     clock: Clock
     workers: Workers
+    spark_log: Path | None = None
+    """Where to keep what a Spark of our own has to say."""
 
 
 class Engine(Protocol):
@@ -100,7 +103,9 @@ class ClientServer:
 
 
 @contextmanager
-def opened_world(repo: Repo, *, engine: str, master: str | None, watcher: Watcher) -> Iterator[World[Any]]:
+def opened_world(
+    repo: Repo, *, engine: str, master: str | None, watcher: Watcher, spark_log: Path | None = None
+) -> Iterator[World[Any]]:
     """Return what a run on a repository works with; everything is closed at the end.
 
     Raises:
@@ -108,7 +113,8 @@ def opened_world(repo: Repo, *, engine: str, master: str | None, watcher: Watche
     """
     workers, clock = ThreadWorkers(_THREADS), SystemClock()
     try:
-        ready = _open_engine(engine)(EngineOptions(master=master, clock=clock, workers=workers))
+        options = EngineOptions(master=master, clock=clock, workers=workers, spark_log=spark_log)
+        ready = _open_engine(engine)(options)
         try:
             yield World(
                 server=ClientServer(repo.gc, workers),

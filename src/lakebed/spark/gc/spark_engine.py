@@ -24,7 +24,7 @@ class SparkEngine:
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
         self._open = ExitStack()
-        session = open_session("lakebed gc", master=options.master, conf=_SETTINGS)
+        session = open_session("lakebed gc", master=options.master, conf=_SETTINGS, log=options.spark_log)
         self._spark = self._open.enter_context(session)
 
     def tables(self, started: Started, store: ObstoreStore) -> SparkTables:
