@@ -95,7 +95,9 @@ class BothTables:
         return await self._spark.ranges_of(metaranges[0]), await self._polars.ranges_of(metaranges[1])
 
     async def addresses_of(self, ranges: Pair) -> Pair:
-        return await self._spark.addresses_of(ranges[0]), await self._polars.addresses_of(ranges[1])
+        # How often an address comes is nobody's promise.
+        spark, polars = await self._spark.addresses_of(ranges[0]), await self._polars.addresses_of(ranges[1])
+        return self._spark.distinct(spark), self._polars.distinct(polars)
 
     def of(self, table: pa.Table) -> Pair:
         return self._spark.of(table), self._polars.of(table)

@@ -35,7 +35,7 @@ from lakebed.spark.gc.sweep import sweep_chunk
 from lakebed.spark.gc.together import together
 
 _OBJECTS: Final = {"address": pl.String, "size": pl.Int64, "mtime": pl.Int64}
-_RANGES: Final = {"name": pl.String, "rows": pl.Int64, "live": pl.Boolean}
+_RANGES: Final = {"name": pl.String, "rows": pl.Int64, "place": pl.String, "live": pl.Boolean}
 _ADDRESSES: Final = {"address": pl.String}
 # Rows in memory before they go to the spool.
 _SPOOLED_ROWS: Final = 500_000
@@ -87,8 +87,8 @@ class PolarsTables:
         async def one(name: str, live: bool) -> pl.DataFrame:  # noqa: FBT001  a row's two columns
             data = await self._store.get(f"{METARANGES_FOLDER}{name}{TREE_FILE_ENDING}")
             block = await self._workers.run(decode_metarange, data, expected_hash=name[:HASH_DIGITS])
-            ranges = _frame(block.select(["range", "count"]).rename_columns(["name", "rows"]))
-            return ranges.with_columns(live=pl.lit(live))
+            ranges = block.select(["range", "count", "min_key"]).rename_columns(["name", "rows", "place"])
+            return _frame(ranges).with_columns(live=pl.lit(live))
 
         for part in wanted.iter_slices(_METARANGES_AT_ONCE):
             read = await together([one(*row) for row in part.rows()], GC_REQUESTS_AT_ONCE)
@@ -96,8 +96,9 @@ class PolarsTables:
         return found.lazy()
 
     async def addresses_of(self, ranges: pl.LazyFrame) -> pl.LazyFrame:
-        wanted = await self._collect(ranges.select("name", "rows").sort("name"))
-        gathered = _Gathered(self, _ADDRESSES)
+        # Neighbours come one after the other, and what they share is kept once.
+        wanted = await self._collect(ranges.sort("place", "name").select("name", "rows"))
+        gathered = _Gathered(self, _ADDRESSES, each_once=True)
 
         async def one(name: str, rows: int) -> None:
             data = await self._store.get(f"{RANGES_FOLDER}{name}{TREE_FILE_ENDING}")
@@ -228,6 +229,10 @@ class PolarsTables:
         await self._workers.run(frame.write_ipc, path)
         return pl.scan_ipc(path)
 
+    async def unique(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return each row once."""
+        return await self._workers.run(frame.unique)
+
     def _relative(self) -> pl.Expr:
         return pl.col("address").str.strip_prefix(self._namespace)
 
@@ -243,10 +248,14 @@ class PolarsTables:
 
 
 class _Gathered:
-    """Rows that come in pieces from many tasks; long ones go to the spool on the way."""
+    """Rows that come in pieces from many tasks; long ones go to the spool on the way.
 
-    def __init__(self, tables: PolarsTables, schema: Any) -> None:
+    With `each_once` rows that come again soon after are dropped; those that come much later are not.
+    """
+
+    def __init__(self, tables: PolarsTables, schema: Any, *, each_once: bool = False) -> None:
         self._tables = tables
+        self._each_once = each_once
         self._empty = pl.DataFrame(schema=schema)
         self._held: list[pl.DataFrame] = []
         self._rows = 0
@@ -255,13 +264,23 @@ class _Gathered:
     async def add(self, piece: pl.DataFrame) -> None:
         self._held.append(piece)
         self._rows += piece.height
-        if self._rows >= _SPOOLED_ROWS:
-            held, self._held, self._rows = self._held, [], 0
-            self._parts.append(await self._tables.spool(pl.concat(held, rechunk=True)))
+        if self._rows < _SPOOLED_ROWS:
+            return
+        held, self._held, self._rows = self._held, [], 0
+        rows = await self._joined(held)
+        if rows.height < _SPOOLED_ROWS // 2:
+            self._held.append(rows)
+            self._rows += rows.height
+            return
+        self._parts.append(await self._tables.spool(rows))
 
     async def table(self) -> pl.LazyFrame:
-        rest = pl.concat([self._empty, *self._held], rechunk=True)
+        rest = await self._joined([self._empty, *self._held])
         return pl.concat([*self._parts, rest.lazy()])
+
+    async def _joined(self, pieces: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        rows = pl.concat(pieces, rechunk=True)
+        return await self._tables.unique(rows) if self._each_once else rows
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
@@ -275,4 +294,4 @@ def _encoded(kind: FileKind, rows: pl.DataFrame) -> bytes:
 
 
 def _each_range_once(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(frames).group_by("name").agg(pl.col("rows").first(), pl.col("live").any())
+    return pl.concat(frames).group_by("name").agg(pl.col("rows", "place").first(), pl.col("live").any())

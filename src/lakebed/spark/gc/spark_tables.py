@@ -39,7 +39,7 @@ from lakebed.spark.gc.spark_tasks import Task
 R = TypeVar("R")
 
 _ADDRESSES: Final = "address string"
-_RANGES: Final = "name string, rows long, live boolean"
+_RANGES: Final = "name string, rows long, place string, live boolean"
 _FILES: Final = "key string, rows long"
 _AMOUNTS: Final = "objects long, bytes long"
 _FILE_ROWS: Final = pa.schema([("key", pa.string()), ("rows", pa.int64())])
@@ -89,12 +89,17 @@ class SparkTables:
         task = spark_tasks.reading_metaranges(self._store)
         wanted = metaranges.frame.filter(fn.col("name") != "").select("name", "live")
         found = wanted.repartition(self._tasks).mapInArrow(task, _RANGES)
-        each = found.groupBy("name").agg(fn.min("rows").alias("rows"), fn.bool_or("live").alias("live"))
+        each = found.groupBy("name").agg(
+            fn.min("rows").alias("rows"), fn.min("place").alias("place"), fn.bool_or("live").alias("live")
+        )
         return await self.keep(Rows(each))
 
     async def addresses_of(self, ranges: Rows) -> Rows:
         task = spark_tasks.reading_ranges(self._store, self._namespace)
-        wanted = ranges.frame.select("name", "rows").repartition(self._tasks)
+        # Neighbours come to the same task, which hands on what they share once.
+        order = ("place", "name")
+        wanted = ranges.frame.repartitionByRange(self._tasks, *order).sortWithinPartitions(*order)
+        wanted = wanted.select("name", "rows")
         return await self.keep(Rows(wanted.mapInArrow(task, _ADDRESSES)))
 
     def of(self, table: pa.Table) -> Rows:

@@ -36,6 +36,9 @@ Pages = AsyncIterator[pa.Table]
 
 # Metaranges whose ranges a task holds before it counts each once.
 _METARANGES_AT_ONCE: Final = 1000
+# Addresses that a task holds before it hands each on once, some tens of bytes long: forty ranges of one place.
+_ADDRESSES_AT_ONCE: Final = 2_000_000
+_RANGE_COLUMNS: Final = ["name", "rows", "place", "live"]
 _OURS: Final = "lakebed error: "
 _TOLD: Final = re.compile(re.escape(_OURS) + r"(\[.*\])")
 
@@ -60,7 +63,7 @@ def reading(store: Store, kind: FileKind) -> Task:
 
 
 def reading_ranges(store: Store, namespace: str) -> Task:
-    """Return the task from ranges (name, rows) to their addresses, relative to the namespace."""
+    """Return the task from ranges (name, rows) to their addresses, relative to the namespace, few of them twice."""
 
     async def one(row: Row) -> Pages:
         name, rows = row
@@ -71,7 +74,23 @@ def reading_ranges(store: Store, namespace: str) -> Task:
             )
         yield pa.table({"address": relative(found, namespace)})
 
-    return _each(one)
+    def work(batches: Batches) -> Batches:
+        held: list[pa.Table] = []
+        rows = 0
+        for page in _gathered(one, batches):
+            held.append(page)
+            rows += page.num_rows
+            if rows < _ADDRESSES_AT_ONCE:
+                continue
+            once = _distinct(held)
+            held, rows = [once], once.num_rows
+            if rows >= _ADDRESSES_AT_ONCE // 2:
+                yield from once.to_batches()
+                held, rows = [], 0
+        if held:
+            yield from _distinct(held).to_batches()
+
+    return _telling(work)
 
 
 def relative(addresses: pa.Array, namespace: str) -> pa.Array:
@@ -90,7 +109,8 @@ def reading_metaranges(store: Store) -> Task:
         data = await store.get(f"{METARANGES_FOLDER}{name}{TREE_FILE_ENDING}")
         block = decode_metarange(data, expected_hash=name[:HASH_DIGITS])
         flags = pa.repeat(pa.scalar(live), block.num_rows)
-        yield pa.table([block.column("range"), block.column("count"), flags], names=["name", "rows", "live"])
+        columns = [block.column("range"), block.column("count"), block.column("min_key"), flags]
+        yield pa.table(columns, names=_RANGE_COLUMNS)
 
     def work(batches: Batches) -> Batches:
         held: list[pa.Table] = []
@@ -104,9 +124,15 @@ def reading_metaranges(store: Store) -> Task:
     return _telling(work)
 
 
+def _distinct(pages: Sequence[pa.Table]) -> pa.Table:
+    return pa.table({"address": pc.unique(pa.concat_tables(pages).column("address"))})
+
+
 def _each_once(pages: Sequence[pa.Table]) -> pa.Table:
     grouped = pa.concat_tables(pages).group_by("name", use_threads=False)
-    return grouped.aggregate([("rows", "min"), ("live", "any")]).rename_columns(["name", "rows", "live"])
+    return grouped.aggregate([("rows", "min"), ("place", "min"), ("live", "any")]).rename_columns(
+        _RANGE_COLUMNS
+    )
 
 
 def saving(store: Store, kind: FileKind, folder: str, *, rows_per_file: int) -> Task:
