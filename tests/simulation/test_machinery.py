@@ -10,6 +10,7 @@ import pytest
 
 from lakebed.errors import ErrorKind, UnavailableError
 from lakebed.testing.simulation.chance import Chance
+from lakebed.testing.simulation.clock import SimClock
 from lakebed.testing.simulation.loop import OWNER, Owner, SimLoop, StuckError
 from lakebed.testing.simulation.network import Network, Weather
 from lakebed.testing.simulation.trace import Trace
@@ -33,6 +34,18 @@ def test_time_jumps_to_the_next_timer() -> None:
         return loop.time()
 
     assert loop.run(main()) == 3600
+    loop.abandon()
+
+
+def test_a_clock_that_is_set_back_was_read_before() -> None:
+    loop = make_loop()
+    clock = SimClock(loop)
+    clock.set(100.0)
+    told = clock.now()
+
+    clock.set(-100.0)
+
+    assert clock.now() < told == clock.latest()
     loop.abandon()
 
 

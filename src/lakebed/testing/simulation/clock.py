@@ -16,10 +16,12 @@ class SimClock:
         self._loop = loop
         self.skew_seconds = skew_seconds
         self._set_at = float("-inf")
+        self._latest_before = Instant(0)
         self._asleep_seconds = 0.0
 
     def set(self, skew_seconds: float) -> None:
         """Be so far ahead from now on: clocks are set, and databases fail over to machines with other ones."""
+        self._latest_before = self.latest()
         self.skew_seconds = skew_seconds
         self._set_at = self._loop.time()
 
@@ -29,6 +31,10 @@ class SimClock:
 
     def now(self) -> Instant:
         return Instant(EPOCH + round((self._loop.time() + self.skew_seconds) * SECOND))
+
+    def latest(self) -> Instant:
+        """Return the latest time that anyone can have read here: who acts on it may do so after it was set back."""
+        return max(self._latest_before, self.now())
 
     def suspend(self, seconds: float) -> None:
         """Its machine sleeps for so long, and nobody in it will know how long that was but by the wall clock."""

@@ -31,7 +31,7 @@ class FileLaws:
                     raise LawBrokenError(f"{layer.id} was deleted by {delivery.process}, {why}")
 
     def _needed(self, partition: str) -> list[tuple[Layer, str]]:
-        now = self._ledger.clock.now()
+        now = self._ledger.clock.latest()
         needed: list[tuple[Layer, str]] = []
         for record in self._truth.branches(partition):
             if isinstance(record, Branch):

@@ -122,7 +122,7 @@ class Laws:
         step = self._ledger.history.step
         old = decode_branch(before) if before is not None else None
         new = decode_branch(value)
-        check_successor(old, new, now=self._ledger.clock.now(), noted=self._is_noted)
+        check_successor(old, new, now=self._ledger.clock.latest(), noted=self._is_noted)
         if old is not None:
             self._pins.check_forgotten(partition, old, new)
         for retired in new.retired:
@@ -246,7 +246,7 @@ class Laws:
     def _check_droppable(self, token: str) -> None:
         op = self._ledger.op
         home, retired_at = self._retired_at.get(token, ("", Instant(0)))
-        if self._truth.is_live(home) and after(retired_at, GRACE_SECONDS) >= self._ledger.clock.now():
+        if self._truth.is_live(home) and after(retired_at, GRACE_SECONDS) >= self._ledger.clock.latest():
             raise LawBrokenError(f"rows of {token} were dropped within a grace: {op}")
         if self._truth.is_live(home):
             self._pins.check_gone(home, token, retired_at)
