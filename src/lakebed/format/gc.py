@@ -132,6 +132,19 @@ class Roots(msgspec.Struct, frozen=True, kw_only=True):
     """Metaranges that are no commit's: compacted and retired trees, bases of stashes."""
 
 
+class Amount(msgspec.Struct, frozen=True):
+    """So many objects, with so many bytes."""
+
+    objects: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.objects + other.objects, self.bytes + other.bytes)
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        return Amount(self.objects - other.objects, self.bytes - other.bytes)
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """`state.json`: what the next run starts from. Only a published mark's counts."""
 
@@ -147,7 +160,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Names before this one are no slices of ours: they would be years ahead."""
     objects: int
     bytes: int
-    """What was listed since the last clean run, that one included: what a share of is too much to delete."""
+    """Users' objects that are known to be there: what was listed since the last clean run, that one included, less what
+    was deleted."""
     candidates: tuple[DataFile, ...]
     metadata: tuple[DataFile, ...]
     """Candidates among ranges and metaranges, which only clean runs look at."""
@@ -159,16 +173,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of live commits."""
     ranges: tuple[DataFile, ...]
     """Names of ranges whose addresses are accounted for."""
-
-
-class Amount(msgspec.Struct, frozen=True):
-    """So many objects, with so many bytes."""
-
-    objects: int = 0
-    bytes: int = 0
-
-    def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.objects + other.objects, self.bytes + other.bytes)
+    trees: Amount = Amount()
+    """Ranges and metaranges that are known to be there."""
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -205,7 +211,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     listed: Amount
     """Objects that this run listed."""
     namespace: Amount
-    """Objects known to be there: what `share` is a part of."""
+    """Users' objects that are known to be there."""
     live_commits: int
     commits: int
     ranges: int
@@ -228,6 +234,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     swept_at: Instant | None = None
     """When the sweep had gone through everything that is marked; None before."""
     version: int = _VERSION
+    trees: Amount = Amount()
+    """Ranges and metaranges that are known to be there."""
+    odd_names: int = 0
+    """Objects that were listed and left alone because of their names."""
 
 
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):

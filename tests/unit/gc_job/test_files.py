@@ -152,19 +152,35 @@ def test_what_is_encoded_comes_back(name: str):
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_version_1_of_every_document_is_read_and_written_for_ever(name: str):
+def test_version_1_of_every_document_is_read_for_ever(name: str):
     document, body = DOCUMENTS[name]
-    golden = (GOLDEN / f"{name}.v1.json").read_bytes()
 
-    assert document.open(golden) == body
-    assert document.seal(body) == golden
+    assert document.open((GOLDEN / f"{name}.v1.json").read_bytes()) == body
+
+
+@pytest.mark.parametrize(
+    ("name", "golden"), [*((name, name) for name in ("roots", "quarantine")), ("state", "state_trees")]
+)
+def test_documents_are_written_as_ever(name: str, golden: str):
+    document, body = DOCUMENTS[name]
+    if golden == "state_trees":
+        body = msgspec.structs.replace(body, trees=Amount(7, 700))
+    data = (GOLDEN / f"{golden}.v1.json").read_bytes()
+
+    assert document.open(data) == body
+    assert document.seal(body) == data
 
 
 def test_version_1_of_a_summary_is_read_for_ever():
-    golden = (GOLDEN / "summary.v1.json").read_bytes()
+    assert gc.decode_summary((GOLDEN / "summary.v1.json").read_bytes()) == SUMMARY
 
-    assert gc.decode_summary(golden) == SUMMARY
-    assert gc.encode_summary(SUMMARY) == golden
+
+def test_a_summary_is_written_as_ever():
+    summary = msgspec.structs.replace(SUMMARY, trees=Amount(7, 700), odd_names=3)
+    golden = (GOLDEN / "summary_trees.v1.json").read_bytes()
+
+    assert gc.decode_summary(golden) == summary
+    assert gc.encode_summary(summary) == golden
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

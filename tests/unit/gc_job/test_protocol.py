@@ -194,6 +194,7 @@ async def test_loose_objects_of_old_layouts_go_and_special_paths_stay():
 
     assert swept.deleted.objects == 3
     assert swept.unknown_folders == 1
+    assert swept.odd_names == 2
     assert {*left} <= lake.store.objects.keys()
     assert not {"loose", "data/loose", "data/foreign/1"} & lake.store.objects.keys()
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import CorruptError, ErrorKind, NotFoundError, PreconditionError, UnavailableError
-from lakebed.format.gc import STATE, decode_summary, encode_summary, state_key, summary_key
+from lakebed.format.gc import STATE, Amount, decode_summary, encode_summary, state_key, summary_key
 from lakebed.format.layout import METARANGES_FOLDER, RANGES_FOLDER
 from lakebed.model.ids import RepoUid
 from lakebed.spark.gc.decide import Options
@@ -122,6 +122,66 @@ async def test_a_large_part_of_a_namespace_is_not_deleted_unless_that_is_allowed
     assert len(lake.data()) == 15
     swept = await sweep(lake.world(), Options(min_age_seconds=DAY, grace_seconds=0.0, allow_large=True))
     assert swept.deleted == marked.marked
+
+
+async def test_ranges_and_metaranges_are_a_part_of_the_namespace():
+    lake = a_lake()
+    for n in range(20):
+        lake.put(f"{RANGES_FOLDER}{n:064x}-gone.parquet")
+    lake.clock.at += 2 * DAY
+    await mark(lake.world(), USUAL)
+
+    with pytest.raises(PreconditionError, match="21 of 32 files would go"):
+        await sweep(lake.world(), USUAL)
+
+
+async def test_ranges_and_metaranges_that_stay_do_not_make_a_large_part_of_the_objects_small():
+    lake = Lake()
+    for n in range(10):
+        lake.upload("main", f"{n}/a")
+        lake.commit("main")
+    lake.put(lake.address())
+    garbage = [lake.put(lake.address()) for _ in range(9)]
+    lake.clock.at += 2 * DAY
+    await mark(lake.world(), USUAL)
+
+    with pytest.raises(PreconditionError, match="10 of 20 objects would go"):
+        await sweep(lake.world(), USUAL)
+    assert {*garbage} <= lake.store.objects.keys()
+
+
+async def test_what_was_deleted_is_no_part_of_the_namespace_any_more():
+    lake = a_lake()
+    first = await mark(lake.world(), USUAL)
+    await sweep(lake.world(), USUAL)
+    lake.upload("main", "c")
+    lake.clock.at += 2 * DAY
+
+    second = await mark(lake.world(), USUAL)
+    await sweep(lake.world(), USUAL)
+    third = await mark(lake.world(), USUAL)
+
+    assert (first.kind, second.kind, third.kind) == ("clean", "optimized", "optimized")
+    assert [each.namespace for each in (first, second, third)] == [
+        Amount(10, 30),
+        Amount(10, 30),
+        Amount(10, 30),
+    ]
+    assert len(lake.data()) == 10
+
+
+async def test_ranges_that_were_deleted_are_no_part_of_it_either():
+    lake = a_lake()
+    gone = lake.put(f"{RANGES_FOLDER}{7:064x}-gone.parquet")
+    lake.clock.at += 2 * DAY
+    first = await mark(lake.world(), USUAL)
+    await sweep(lake.world(), USUAL)
+
+    second = await mark(lake.world(), USUAL)
+
+    assert gone not in lake.store.objects
+    assert (first.trees.objects, second.trees.objects) == (3, 2)
+    assert (first.candidates.objects, second.candidates.objects) == (2, 0)
 
 
 async def test_a_large_part_of_all_bytes_counts_as_well():

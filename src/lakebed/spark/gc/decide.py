@@ -144,17 +144,17 @@ def folders_to_read(names: Sequence[str], slices: Slices, previous: State | None
     return [name for name in ready if is_newer(name, before)]
 
 
-def plain_objects(listed: pa.Table) -> pa.Table:
-    """Return the listed objects (address, size, mtime) whose names every store spells alike; every listing is put
-    through this.
+def with_plainness(listed: pa.Table) -> pa.Table:
+    """Return the listed objects (address, size, mtime) and whether their names are `plain`: such that every store spells
+    them alike. Every listing is put through this.
     """
-    return listed.filter(pc.match_substring_regex(listed.column("address"), PLAIN_NAME))
+    return listed.append_column("plain", pc.match_substring_regex(listed.column("address"), PLAIN_NAME))
 
 
 def loose_objects(listed: pa.Table) -> pa.Table:
     """Return what may be a user's object of what lies directly in the namespace or in `data/`."""
     special = pc.is_in(listed.column("address"), value_set=pa.array(sorted(SPECIAL_NAMES), pa.string()))
-    return plain_objects(listed.filter(pc.invert(special)))
+    return with_plainness(listed.filter(pc.invert(special)))
 
 
 def prefix_of(address: str) -> str:
@@ -232,14 +232,18 @@ def require_live(*, commits: int, live: int, ranges: int, addresses: int) -> Non
 
 def require_share(summary: Summary, options: Options) -> None:
     """Refuse to delete an unlikely part of a namespace, unless somebody expects it."""
-    going, whole, share = summary.marked_objects, summary.namespace, options.share_max
-    if options.allow_large or not going.objects:
-        return
-    if going.objects > share * whole.objects or going.bytes > share * max(whole.bytes, 1):
-        raise _unsafe(
-            f"{going.objects} of {whole.objects} objects would go ({percent(going, whole)}), and more than "
-            f"{share:.0%} is unlikely: look at the report of run {summary.run}, then say --allow-large"
-        )
+    share = options.share_max
+    objects = ("objects", summary.marked_objects, summary.namespace)
+    # Trees are no users' objects, and do not make a large part of those small.
+    with_trees = ("files", summary.marked, summary.namespace + summary.trees)
+    for noun, going, whole in (objects, with_trees):
+        if options.allow_large or not going.objects:
+            continue
+        if going.objects > share * whole.objects or going.bytes > share * max(whole.bytes, 1):
+            raise _unsafe(
+                f"{going.objects} of {whole.objects} {noun} would go ({percent(going, whole)}), and more than "
+                f"{share:.0%} is unlikely: look at the report of run {summary.run}, then say --allow-large"
+            )
 
 
 def require_fresh(summary: Summary, started: Started) -> None:

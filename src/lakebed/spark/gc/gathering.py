@@ -7,6 +7,7 @@ still holds, is compared with every committed address that could be meant: those
 then, or are in `ahead` now. Nothing else may be subtracted from or added to these sets.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -22,6 +23,7 @@ from lakebed.format.gc import (
     ROOTS,
     UNCOMMITTED_FILE,
     Amount,
+    DataFile,
     Roots,
     State,
 )
@@ -43,6 +45,9 @@ class Base(Generic[T]):
     """
 
     state: State | None
+    amount: Amount
+    """Of the objects that were known then, those that are left; `trees` of ranges and metaranges."""
+    trees: Amount
     candidates: T
     metadata: T
     watched: T
@@ -58,6 +63,8 @@ class Listed(Generic[T]):
     objects: T
     files: T
     amount: Amount
+    trees: Amount
+    odd_names: int
     skipped_slices: int
     unknown_folders: int
 
@@ -100,6 +107,8 @@ async def base_of(run: Run[T]) -> tuple[Base[T], MarkKind, str]:
     watched = run.tables.of(OBJECTS_FILE.schema.empty_table())
     empty = Base(
         state=None,
+        amount=Amount(),
+        trees=Amount(),
         candidates=candidates,
         metadata=candidates,
         watched=watched,
@@ -113,10 +122,14 @@ async def base_of(run: Run[T]) -> tuple[Base[T], MarkKind, str]:
 async def _saved_tables(run: Run[T], state: State, kind: MarkKind) -> Base[T]:
     tables, optimized = run.tables, kind is MarkKind.OPTIMIZED
     gone = await tables.read(await deleted_since(run.store, run.started), CANDIDATES_FILE)
+    candidates, deleted = await _left(tables, state.candidates, gone)
+    metadata, deleted_trees = await _left(tables, state.metadata, gone)
     return Base(
         state=state if optimized else None,
-        candidates=tables.without(await tables.read(state.candidates, CANDIDATES_FILE), gone, "address"),
-        metadata=await tables.read(state.metadata, CANDIDATES_FILE),
+        amount=Amount(state.objects, state.bytes) - deleted if optimized else Amount(),
+        trees=state.trees - deleted_trees if optimized else Amount(),
+        candidates=candidates,
+        metadata=metadata,
         watched=await tables.read(state.watched if optimized else (), OBJECTS_FILE),
         ahead=await tables.read(state.ahead if optimized else (), NAMES_FILE),
         live=await tables.read(state.live if optimized else (), NAMES_FILE),
@@ -124,24 +137,40 @@ async def _saved_tables(run: Run[T], state: State, kind: MarkKind) -> Base[T]:
     )
 
 
+async def _left(tables: Tables[T], files: Sequence[DataFile], gone: T) -> tuple[T, Amount]:
+    """Return the candidates that are not gone, and how much is. Whatever was deleted since was one of them."""
+    saved = await tables.read(files, CANDIDATES_FILE)
+    left = await tables.keep(tables.without(saved, gone, "address"))
+    return left, await tables.amount(saved) - await tables.amount(left)
+
+
 async def list_store(run: Run[T], slices: Slices, base: State | None) -> Listed[T]:
     """Step 3. An optimized run lists only slices that were too new before."""
     tables = run.tables
     root, data = await run.store.folder(""), await run.store.folder(DATA_FOLDER)
     folders = decide.folders_to_read(data.folders, slices, base)
-    objects = await tables.listing([f"{DATA_FOLDER}{name}/" for name in folders])
-    files = tables.of(OBJECTS_FILE.schema.empty_table())
+    found = await tables.listing([f"{DATA_FOLDER}{name}/" for name in folders])
+    found_files = tables.of(decide.with_plainness(OBJECTS_FILE.schema.empty_table()))
     if base is None:
         loose = decide.loose_objects(pa.concat_tables([root.objects, data.objects]))
-        objects = tables.union(objects, tables.of(loose))
-        files = await tables.listing([RANGES_FOLDER, METARANGES_FOLDER])
+        found = tables.union(found, tables.of(loose))
+        found_files = await tables.listing([RANGES_FOLDER, METARANGES_FOLDER])
+    objects, files = _plain(tables, found), _plain(tables, found_files)
+    amount, trees = await tables.amount(objects), await tables.amount(files)
+    everything = await tables.amount(found) + await tables.amount(found_files)
     return Listed(
         objects=objects,
         files=files,
-        amount=await tables.amount(objects),
+        amount=amount,
+        trees=trees,
+        odd_names=(everything - amount - trees).objects,
         skipped_slices=sum(decide.is_newer(name, slices) for name in data.folders),
         unknown_folders=len({*root.folders} - decide.SPECIAL_FOLDERS - {DATA_FOLDER.rstrip("/")}),
     )
+
+
+def _plain(tables: Tables[T], listed: T) -> T:
+    return tables.pick(tables.flagged(listed, "plain"), address="address", size="size", mtime="mtime")
 
 
 async def scan(run: Run[T]) -> Scanned[T]:

@@ -44,7 +44,7 @@ from lakebed.limits import GC_CHUNK_ROWS, GC_FILE_ROWS
 from lakebed.model.gc import MarkKind
 from lakebed.spark.gc import decide, gathering
 from lakebed.spark.gc.decide import Options
-from lakebed.spark.gc.gathering import Listed, Scanned
+from lakebed.spark.gc.gathering import Base, Listed, Scanned
 from lakebed.spark.gc.lease import held
 from lakebed.spark.gc.ports import Slices
 from lakebed.spark.gc.subtracting import Found, subtract
@@ -94,7 +94,7 @@ async def _mark(run: Run[T], *, publish: bool) -> Summary:
         counted.count = candidates.objects
     with progress.phase("save"):
         state = await _save_state(
-            run, slices, kind=kind, earlier=base.state, listed=listed, scanned=scanned, found=found
+            run, slices, kind=kind, base=base, listed=listed, scanned=scanned, found=found
         )
         marked = await tables.amount(found.marked)
         folder = f"{run_folder(started.run)}marked/"
@@ -126,6 +126,8 @@ async def _mark(run: Run[T], *, publish: bool) -> Summary:
             marked_files=files,
             phases=tuple(progress.phases),
             warnings=tuple(progress.warnings),
+            trees=state.trees,
+            odd_names=listed.odd_names,
         )
         await run.store.put(summary_key(started.run), encode_summary(summary))
         await run.store.put(state_key(started.run), STATE.seal(state))
@@ -157,14 +159,15 @@ async def _save_state(
     slices: Slices,
     *,
     kind: MarkKind,
-    earlier: State | None,
+    base: Base[T],
     listed: Listed[T],
     scanned: Scanned[T],
     found: Found[T],
 ) -> State:
     """Step 8: lists first; the caller stores the state itself when all of them are there."""
-    tables, started = run.tables, run.started
+    tables, started, earlier = run.tables, run.started, base.state
     folder = f"{run_folder(started.run)}state/"
+    known = base.amount + listed.amount
 
     async def save(name: str, table: T, kind: FileKind) -> tuple[DataFile, ...]:
         return await tables.save(table, kind, f"{folder}{name}/", rows_per_file=GC_FILE_ROWS)
@@ -178,12 +181,13 @@ async def _save_state(
         scanned_at=scanned.at,
         bound=slices.bound,
         floor=slices.floor,
-        objects=listed.amount.objects + (earlier.objects if earlier is not None else 0),
-        bytes=listed.amount.bytes + (earlier.bytes if earlier is not None else 0),
+        objects=known.objects,
+        bytes=known.bytes,
         candidates=await save("candidates", found.candidates, CANDIDATES_FILE),
         metadata=await save("metadata", found.metadata, CANDIDATES_FILE),
         watched=await save("watched", found.watched, OBJECTS_FILE),
         ahead=await save("ahead", tables.pick(found.ahead, name="address"), NAMES_FILE),
         live=await save("live", tables.pick(scanned.live, name="name"), NAMES_FILE),
         ranges=await save("ranges", found.ranges, NAMES_FILE),
+        trees=base.trees + listed.trees,
     )

@@ -34,7 +34,7 @@ from lakebed.spark.gc.ports import Slices, Store
 from lakebed.spark.gc.sweep import sweep_chunk
 from lakebed.spark.gc.together import together
 
-_OBJECTS: Final = {"address": pl.String, "size": pl.Int64, "mtime": pl.Int64}
+_OBJECTS: Final = {"address": pl.String, "size": pl.Int64, "mtime": pl.Int64, "plain": pl.Boolean}
 _RANGES: Final = {"name": pl.String, "rows": pl.Int64, "place": pl.String, "live": pl.Boolean}
 _ADDRESSES: Final = {"address": pl.String}
 # Rows in memory before they go to the spool.
@@ -63,7 +63,7 @@ class PolarsTables:
 
         async def one(prefix: str) -> None:
             async for page in self._store.list(prefix):
-                await gathered.add(_frame(decide.plain_objects(page)))
+                await gathered.add(_frame(decide.with_plainness(page)))
 
         await together([one(prefix) for prefix in prefixes], GC_REQUESTS_AT_ONCE)
         return await gathered.table()

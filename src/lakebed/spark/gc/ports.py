@@ -164,7 +164,7 @@ class Tables(Protocol[T]):
         ...
 
     async def listing(self, prefixes: Sequence[str]) -> T:
-        """Return the objects below folders, each a task: address, size, mtime."""
+        """Return the objects below folders, each a task: address, size, mtime, plain (see `decide`)."""
         ...
 
     async def read(self, files: Sequence[DataFile], kind: FileKind) -> T:

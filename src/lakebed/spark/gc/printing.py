@@ -74,24 +74,29 @@ def print_summary(summary: Summary) -> None:
         f"{summary.live_commits:,} of {summary.commits:,} commits, {summary.ranges:,} ranges read,"
         f" {summary.uncommitted:,} uncommitted"
     )
+    parts = (
+        f"{percent(summary.marked_objects, summary.namespace)} of the objects,"
+        f" {percent(summary.marked, summary.namespace + summary.trees)} of all files"
+    )
     fields = [
         ("run", summary.run),
         ("repository", summary.repository),
         ("kind", f"{summary.kind}: {summary.reason}"),
         ("engine", summary.engine),
         ("marked at", moment(summary.marked_at)),
-        ("in the namespace", amount(summary.namespace)),
+        (
+            "in the namespace",
+            f"{amount(summary.namespace)}; {amount(summary.trees, 'ranges and metaranges')}",
+        ),
         ("listed", f"{amount(summary.listed)}; {summary.skipped_slices} slices were too new"),
         ("referenced", referenced),
         ("unreferenced", amount(summary.candidates)),
-        (
-            "marked",
-            f"{amount(summary.marked)} ({percent(summary.marked_objects, summary.namespace)} of the objects)",
-        ),
+        ("marked", f"{amount(summary.marked)} ({parts})"),
         ("deleted", _deleted(summary)),
     ]
-    if summary.unknown_folders:
-        fields.append(("left alone", f"{summary.unknown_folders} folders that are not lakebed's"))
+    if summary.unknown_folders or summary.odd_names:
+        left = f"{summary.unknown_folders} folders that are not lakebed's, {summary.odd_names:,} objects with odd names"
+        fields.append(("left alone", left))
     grid = Table.grid(padding=(0, 2))
     for name, value in fields:
         grid.add_row(Text(name, "bold"), Text(value))
@@ -132,9 +137,9 @@ def moment(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def amount(value: Amount) -> str:
+def amount(value: Amount, noun: str = "objects") -> str:
     """Return an amount as people read it."""
-    return f"{value.objects:,} objects, {size(value.bytes)}"
+    return f"{value.objects:,} {noun}, {size(value.bytes)}"
 
 
 def size(count: int) -> str:

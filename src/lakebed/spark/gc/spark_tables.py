@@ -47,6 +47,7 @@ _TYPES: Final = {pa.string(): "string", pa.int64(): "long", pa.bool_(): "boolean
 # Hashes do not spread rows evenly: a file is filled up to here, so that what is above the mean still fits in one.
 _FILLED: Final = 0.9
 _HASH: Final = "address_hash"
+_LISTED: Final = OBJECTS_FILE.schema.append(pa.field("plain", pa.bool_()))
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +80,7 @@ class SparkTables:
 
     async def listing(self, prefixes: Sequence[str]) -> Rows:
         names = pa.table({"prefix": pa.array(prefixes, pa.string())})
-        return await self._source(names, spark_tasks.listing(self._store), OBJECTS_FILE.schema)
+        return await self._source(names, spark_tasks.listing(self._store), _LISTED)
 
     async def read(self, files: Sequence[DataFile], kind: FileKind) -> Rows:
         task = spark_tasks.reading(self._store, kind)

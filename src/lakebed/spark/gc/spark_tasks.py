@@ -48,7 +48,7 @@ def listing(store: Store) -> Task:
 
     async def one(row: Row) -> Pages:
         async for page in store.list(row[0]):
-            yield decide.plain_objects(page)
+            yield decide.with_plainness(page)
 
     return _each(one)
 
