@@ -2,14 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import obstore
 import pytest
-from obstore.store import LocalStore
+from obstore.exceptions import GenericError
+from obstore.store import LocalStore, ObjectStore
 
 from lakebed.env.clock import SECOND, SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, UnavailableError
+from lakebed.limits import MIB
 from lakebed.objects.settings import StoreSettings
+from lakebed.spark.gc import obstore_store
 from lakebed.spark.gc.obstore_store import ObstoreStore, open_place
 from lakebed.spark.gc.ports import StorePlace
 from lakebed.testing.s3_server import make_bucket, s3_server
@@ -108,6 +113,71 @@ async def test_a_copy_goes_over_what_is_there(store: ObstoreStore):
     await store.copy("a", "b/c")
 
     assert await store.get("b/c") == b"new"
+
+
+class OnlySmall:
+    """What obstore does on a store that copies small objects only."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._copy = obstore.copy_async
+        monkeypatch.setattr(obstore, "copy_async", self.copy)
+        monkeypatch.setattr(obstore_store, "_COPIED_BYTES_MAX", 5 * MIB)
+        monkeypatch.setattr(obstore_store, "_PART_BYTES", 5 * MIB)
+
+    async def copy(self, store: ObjectStore, source: str, target: str) -> None:
+        if (await obstore.head_async(store, source))["size"] > 5 * MIB:
+            raise GenericError("InvalidRequest: the source is larger than 5368709120")
+        await self._copy(store, source, target)
+
+
+async def test_an_object_that_is_too_large_for_one_copy_is_copied_in_parts(
+    store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+):
+    OnlySmall(monkeypatch)
+    large = bytes(range(256)) * (12 * MIB // 256) + b"end"
+    await store.put("large", large)
+    await store.put("small", b"1")
+
+    await store.copy("large", "aside/large")
+    await store.copy("small", "aside/small")
+
+    assert await store.get("aside/large") == large
+    assert await store.get("aside/small") == b"1"
+    with pytest.raises(NotFoundError):
+        await store.copy("none", "aside/none")
+
+
+async def test_a_copy_in_parts_that_breaks_off_leaves_nothing(
+    store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+):
+    OnlySmall(monkeypatch)
+    await store.put("large", b"x" * (12 * MIB))
+    whole = obstore.get_range_async
+
+    async def breaks(*place: Any, start: int, end: int) -> Any:
+        if start > 5 * MIB:
+            raise GenericError("no")
+        return await whole(*place, start=start, end=end)
+
+    monkeypatch.setattr(obstore, "get_range_async", breaks)
+    with pytest.raises(UnavailableError, match="in parts failed"):
+        await store.copy("large", "aside/large")
+
+    with pytest.raises(NotFoundError):
+        await store.get("aside/large")
+
+
+async def test_a_copy_that_fails_for_another_reason_fails(
+    store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+):
+    await store.put("small", b"1")
+
+    async def no(*_place: Any) -> None:
+        raise GenericError("no")
+
+    monkeypatch.setattr(obstore, "copy_async", no)
+    with pytest.raises(UnavailableError, match="copying small"):
+        await store.copy("small", "aside/small")
 
 
 def test_a_folder_that_is_elsewhere_says_where_to_run(tmp_path: Path):

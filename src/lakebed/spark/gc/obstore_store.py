@@ -20,11 +20,15 @@ from obstore.store import LocalStore, ObjectStore, S3Store
 from lakebed.env.clock import SECOND, Instant
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, NotFoundError, UnavailableError
 from lakebed.format.gc import OBJECTS_FILE
-from lakebed.limits import GC_ATTEMPTS_MAX, S3_TIMEOUT_SECONDS
+from lakebed.limits import GC_ATTEMPTS_MAX, GIB, MIB, PARTS_MAX, S3_TIMEOUT_SECONDS
 from lakebed.spark.gc.ports import Folder, StorePlace
 
 # Objects in one piece of a listing.
 _PAGE_ROWS: Final = 50_000
+# What S3 copies in one request. Above it, parts of at least so many bytes are read and written.
+_COPIED_BYTES_MAX: Final = 5 * GIB
+_PART_BYTES: Final = 16 * MIB
+_PARTS_AT_ONCE: Final = 2
 _FAILURES: Final = (BaseError, OSError, ValueError)
 
 
@@ -50,11 +54,7 @@ class ObstoreStore:
             raise _translated(error, f"writing {key}") from error
 
     async def mtime(self, key: str) -> Instant:
-        try:
-            found = await obstore.head_async(self._store, self._prefix + key)
-        except _FAILURES as error:
-            raise _translated(error, f"looking at {key}") from error
-        return _instant(found["last_modified"])
+        return (await self._look(key))[0]
 
     async def folder(self, prefix: str) -> Folder:
         try:
@@ -89,8 +89,45 @@ class ObstoreStore:
     async def copy(self, source: str, target: str) -> None:
         try:
             await obstore.copy_async(self._store, self._prefix + source, self._prefix + target)
-        except _FAILURES as error:
+        except FileNotFoundError as error:
             raise _translated(error, f"copying {source}") from error
+        except _FAILURES as error:
+            _, size = await self._look(source)
+            if size <= _COPIED_BYTES_MAX:
+                raise _translated(error, f"copying {source}") from error
+            await self._copy_in_parts(source, target, size)
+
+    async def _copy_in_parts(self, source: str, target: str, size: int) -> None:
+        """Copy what the store does not copy in one request, through this machine; obstore cannot ask it for parts."""
+        step = max(_PART_BYTES, -(-size // PARTS_MAX))
+
+        async def parts() -> AsyncIterator[bytes]:
+            for start in range(0, size, step):
+                end = min(start + step, size)
+                found = await obstore.get_range_async(
+                    self._store, self._prefix + source, start=start, end=end
+                )
+                yield bytes(found)
+
+        try:
+            await obstore.put_async(
+                self._store,
+                self._prefix + target,
+                parts(),
+                use_multipart=True,
+                chunk_size=step,
+                max_concurrency=_PARTS_AT_ONCE,
+            )
+        except _FAILURES as error:
+            raise _translated(error, f"copying {source} in parts") from error
+
+    async def _look(self, key: str) -> tuple[Instant, int]:
+        """Return when an object was written, and its size."""
+        try:
+            found = await obstore.head_async(self._store, self._prefix + key)
+        except _FAILURES as error:
+            raise _translated(error, f"looking at {key}") from error
+        return _instant(found["last_modified"]), found["size"]
 
     async def _delete_each(self, names: Sequence[str]) -> None:
         """Delete what is left of objects of which some are gone: a folder stops at the first of those."""
