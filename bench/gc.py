@@ -17,7 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -199,7 +199,7 @@ async def build(folder: Path, shape: Shape) -> Builder:
             last = min(first + each, shape.committed + shape.uncommitted)
             for at in range(first, last, _STAGED_AT_ONCE):
                 numbers = range(at, min(at + _STAGED_AT_ONCE, last))
-                entries = [_entry(builder, n) for n in numbers]
+                entries = [entry_of(builder, n) for n in numbers]
                 await site.engine.parts.staging.write(repo, BranchName(name), entries)
     return builder
 
@@ -226,12 +226,19 @@ async def change(folder: Path, builder: Builder, shape: Shape) -> None:
                 await site.catalog.objects.delete(REPO, f"b{number:05d}", paths[at : at + 1000])
 
 
-def collect(server: ServerProcess, *, engine: str, master: str, options: Sequence[str]) -> Timed:
+def collect(
+    server: ServerProcess,
+    *,
+    engine: str,
+    master: str,
+    options: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Timed:
     """Run the job as users do, and measure it."""
     command = [str(Path(sys.executable).parent / "lakebed"), "gc", "run", f"lakebed://{REPO}"]
     command += ["--min-age", "0", "--grace", "0", "--allow-large", "--yes", "--json", "--engine", engine]
     command += ["--master", master] if engine == "spark" else []
-    environment = {**os.environ, **server.client_environment}  # noqa: TID251  the job inherits what we have
+    environment = {**os.environ, **server.client_environment, **(variables or {})}  # noqa: TID251  the job inherits what we have
     with Stopwatch() as watch:
         job = subprocess.Popen([*command, *options], env=environment, stdout=subprocess.PIPE)
         with AnonymousPeak(job.pid) as memory:
@@ -259,7 +266,7 @@ def measure(folder: Path, shape: Shape, *, engine: str, master: str) -> list[Tim
         clean = collect(server, engine=engine, master=master, options=["--clean"])
     asyncio.run(change(folder, builder, shape))
     with running_server(folder) as server:
-        optimized = collect(server, engine=engine, master=master, options=[])
+        optimized = collect(server, engine=engine, master=master)
     assert clean.deleted >= shape.garbage, "all garbage is found"
     assert optimized.kind == "optimized"
     return [clean, optimized]
@@ -271,7 +278,8 @@ async def _opened(folder: Path) -> AsyncIterator[Wired]:
         yield site
 
 
-def _entry(builder: Builder, number: int) -> Entry:
+def entry_of(builder: Builder, number: int) -> Entry:
+    """Return the entry of an object."""
     return Entry(
         path=parse_path(f"s/{number:020d}"),
         address=builder.address(number),
