@@ -115,6 +115,24 @@ async def test_a_copy_goes_over_what_is_there(store: ObstoreStore):
     assert await store.get("b/c") == b"new"
 
 
+async def test_folders_that_are_left_empty_go_and_others_stay(tmp_path: Path):
+    store = open_place(StorePlace(kind="local", url=f"local://{tmp_path}"), {})
+    for key in ("data/v/1", "data/v/2", "data/w/1", "data/w/deep/1", "loose", "_lakebed/gc/r/marked/0"):
+        await store.put(key, b"")
+
+    await store.delete(["data/v/1", "data/v/2", "data/w/deep/1", "loose", "_lakebed/gc/r/marked/0"])
+
+    assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")) == [
+        "data",
+        "data/w",
+        "data/w/1",
+    ]
+    await store.delete(["data/w/1", "data/w/1"])
+    assert tmp_path.is_dir()
+    await store.put("data/v/3", b"again")
+    assert await store.get("data/v/3") == b"again"
+
+
 class OnlySmall:
     """What obstore does on a store that copies small objects only."""
 

@@ -4,7 +4,7 @@ Listings come as Arrow, so that no Python object is made for each of millions. W
 repeated is repeated by obstore itself on S3; a listing that breaks off is an error.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -35,9 +35,10 @@ _FAILURES: Final = (BaseError, OSError, ValueError)
 class ObstoreStore:
     """A `Store` over one of obstore's. It pickles, so that executors can have it."""
 
-    def __init__(self, store: ObjectStore, *, prefix: str = "") -> None:
-        """`prefix` is what all keys begin with in the store."""
+    def __init__(self, store: ObjectStore, *, prefix: str = "", folder: Path | None = None) -> None:
+        """`prefix` is what all keys begin with in the store, `folder` where a store in a folder has its root."""
         self._store = store
+        self._folder = folder
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
     async def get(self, key: str) -> bytes:
@@ -85,6 +86,9 @@ class ObstoreStore:
             await self._delete_each(names)
         except _FAILURES as error:
             raise _translated(error, f"deleting {len(names)} objects") from error
+        if self._folder is not None:
+            # Some milliseconds for a thousand objects in as many folders.
+            _prune(self._folder, {name.rpartition("/")[0] for name in names})
 
     async def copy(self, source: str, target: str) -> None:
         try:
@@ -164,7 +168,7 @@ def open_place(
                 ErrorKind.INVALID_NAMESPACE,
                 f"the folder of {place.url} is not on this machine: run the job where the server runs, or on S3",
             )
-        return ObstoreStore(LocalStore(folder, automatic_cleanup=False))
+        return ObstoreStore(LocalStore(folder, automatic_cleanup=False), folder=folder)
     if place.kind != "s3":
         raise InvalidInputError(
             ErrorKind.INVALID_NAMESPACE, f"the job cannot reach {place.url}: only S3 and folders"
@@ -206,6 +210,19 @@ def _open_s3(place: StorePlace, bucket: str, environment: Mapping[str, str], att
         },
         retry_config={"max_retries": attempts_max},
     )
+
+
+def _prune(root: Path, paths: Collection[str]) -> None:
+    """Remove folders, and those above them, as far as they are empty. The root stays.
+
+    Whoever is about to write into one of them makes it anew: the server's own processes do the same to each other.
+    """
+    for path in paths:
+        for part in (Path(path), *Path(path).parents)[:-1]:
+            try:
+                (root / part).rmdir()
+            except OSError:
+                break  # Not empty, or another was faster. An empty folder does no harm either.
 
 
 def _instant(moment: datetime) -> Instant:
