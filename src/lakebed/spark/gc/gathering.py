@@ -157,7 +157,7 @@ async def list_store(run: Run[T], slices: Slices, base: State | None) -> Listed[
         found_files = await tables.listing([RANGES_FOLDER, METARANGES_FOLDER])
     objects, files = _plain(tables, found), _plain(tables, found_files)
     amount, trees = await tables.amount(objects), await tables.amount(files)
-    everything = await tables.amount(found) + await tables.amount(found_files)
+    everything = await tables.amount(tables.union(found, found_files))
     return Listed(
         objects=objects,
         files=files,

@@ -26,7 +26,7 @@ from lakebed.model.gc import MarkKind
 from lakebed.model.ids import RepoUid
 from lakebed.spark.gc.obstore_store import ObstoreStore, open_place
 from lakebed.spark.gc.ports import PublishedMark, Started, StorePlace, Tables
-from lakebed.spark.gc.progress import Watcher
+from lakebed.spark.gc.progress import HowFar, Watcher
 from lakebed.spark.gc.protocol import Tools, World
 
 _GROUP: Final = "lakebed.gc_engines"
@@ -51,6 +51,10 @@ class Engine(Protocol):
 
     def tables(self, started: Started, store: ObstoreStore) -> Tables[Any]:
         """Return the tables of a run."""
+        ...
+
+    def how_far(self) -> HowFar:
+        """Return what was done so far; from any thread."""
         ...
 
     def close(self) -> None:
@@ -136,7 +140,7 @@ def open_storage(storage: GcStorage) -> ObstoreStore:
 def _tools(started: Started, engine: Engine) -> Tools[Any]:
     assert started.place is not None, "the server says where a namespace lies"
     store = open_place(started.place, os.environ)  # noqa: TID251  the configuration of this process
-    return Tools(store, engine.tables(started, store))
+    return Tools(store, engine.tables(started, store), engine.how_far)
 
 
 def _open_engine(name: str) -> EngineOpener:

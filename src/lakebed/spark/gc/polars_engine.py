@@ -7,6 +7,7 @@ from lakebed.spark.gc.job import EngineOptions
 from lakebed.spark.gc.obstore_store import ObstoreStore
 from lakebed.spark.gc.polars_tables import PolarsTables
 from lakebed.spark.gc.ports import Started
+from lakebed.spark.gc.progress import HowFar, Tally
 
 
 class PolarsEngine:
@@ -15,6 +16,7 @@ class PolarsEngine:
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
         self._folder = TemporaryDirectory(prefix="lakebed-gc-")
+        self._tally = Tally()
 
     def tables(self, started: Started, store: ObstoreStore) -> PolarsTables:
         return PolarsTables(
@@ -23,7 +25,11 @@ class PolarsEngine:
             clock=self._options.clock,
             workers=self._options.workers,
             folder=Path(self._folder.name),
+            count=self._tally.add,
         )
+
+    def how_far(self) -> HowFar:
+        return self._tally.how_far()
 
     def close(self) -> None:
         self._folder.cleanup()

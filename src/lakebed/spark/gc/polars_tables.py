@@ -5,7 +5,7 @@ and scanned from there, so that joins stream; without a folder everything is in 
 is what tests and the simulation want.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,13 +49,22 @@ class PolarsTables:
     name = "polars"
 
     def __init__(
-        self, store: Store, *, namespace: str, clock: Clock, workers: Workers, folder: Path | None = None
+        self,
+        store: Store,
+        *,
+        namespace: str,
+        clock: Clock,
+        workers: Workers,
+        folder: Path | None = None,
+        count: Callable[[int], None] = lambda _rows: None,
     ) -> None:
+        """`count` hears of rows as they are read, and of objects as they are deleted."""
         self._store = store
         self._namespace = namespace.rstrip("/") + "/"
         self._clock = clock
         self._workers = workers
         self._folder = folder
+        self._count = count
         self._spooled = 0
 
     async def listing(self, prefixes: Sequence[str]) -> pl.LazyFrame:
@@ -63,6 +72,7 @@ class PolarsTables:
 
         async def one(prefix: str) -> None:
             async for page in self._store.list(prefix):
+                self._count(page.num_rows)
                 await gathered.add(_frame(decide.with_plainness(page)))
 
         await together([one(prefix) for prefix in prefixes], GC_REQUESTS_AT_ONCE)
@@ -74,6 +84,7 @@ class PolarsTables:
         async def one(file: DataFile) -> None:
             data = await self._store.get(file.key)
             table = await self._workers.run(decode_table, kind, data, rows=file.rows)
+            self._count(table.num_rows)
             await gathered.add(_frame(table))
 
         await together([one(file) for file in files], GC_REQUESTS_AT_ONCE)
@@ -108,6 +119,7 @@ class PolarsTables:
                     ErrorKind.UNREADABLE,
                     f"range {name} holds {len(addresses)} entries, its metaranges say {rows}",
                 )
+            self._count(rows)
             await gathered.add(_frame(pa.table({"address": addresses})).select(self._relative()))
 
         await together([one(*row) for row in wanted.rows()], GC_REQUESTS_AT_ONCE)
@@ -218,7 +230,9 @@ class PolarsTables:
     async def sweep(self, chunks: Sequence[DataFile], *, aside: str, rate: float | None) -> Amount:
         deleted = Amount()
         for chunk in chunks:
-            deleted += await sweep_chunk(self._store, chunk, aside=aside, rate=rate, clock=self._clock)
+            deleted += await sweep_chunk(
+                self._store, chunk, aside=aside, rate=rate, clock=self._clock, count=self._count
+            )
         return deleted
 
     async def spool(self, frame: pl.DataFrame) -> pl.LazyFrame:

@@ -1,14 +1,15 @@
 """How the job speaks to people: what it is doing, on a terminal and on standard error; reports as tables."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 from rich.console import Console
-from rich.status import Status
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -16,9 +17,12 @@ from lakebed.client.replies import GcRuns
 from lakebed.env.clock import SECOND
 from lakebed.format.gc import Amount, Phase, Summary
 from lakebed.spark.gc.decide import percent
+from lakebed.spark.gc.progress import Going
 
 # A pipe has no width: nothing is cut or wrapped there.
 _PIPE_WIDTH = 4096
+# Asking Spark takes some milliseconds.
+_LOOKS_PER_SECOND = 4
 
 
 class Screen:
@@ -26,7 +30,7 @@ class Screen:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
-        self._status: Status | None = None
+        self._live: Live | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -36,26 +40,47 @@ class Screen:
     ) -> None:
         self._stop()
 
-    def begins(self, phase: str) -> None:
+    def begins(self, phase: str, look: Callable[[], Going]) -> None:
         self._stop()
         if self._console.is_terminal:
-            self._status = self._console.status(Text(phase))
-            self._status.start()
+            spinner = Spinner("dots", Text(phase))
+
+            def going() -> Spinner:
+                spinner.update(text=Text(_going(look())))
+                return spinner
+
+            self._live = Live(
+                console=self._console,
+                get_renderable=going,
+                refresh_per_second=_LOOKS_PER_SECOND,
+                transient=True,
+            )
+            self._live.start()
 
     def ends(self, phase: Phase) -> None:
         self._stop()
         if self._console.is_terminal:
-            rate = f", {phase.count / phase.seconds:,.0f}/s" if phase.count and phase.seconds else ""
-            count = f"{phase.count:,}" if phase.count else ""
-            self._console.print(f"{phase.name:<26} {count:>14}   {phase.seconds:.1f} s{rate}")
+            self._console.print(f"  {_line(phase.name, phase.count, phase.seconds)}")
 
     def warns(self, message: str) -> None:
         self._console.print(Text.assemble(("warning: ", "bold yellow"), message), soft_wrap=True)
 
     def _stop(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def _going(going: Going) -> str:
+    if going.total:
+        return f"{going.phase:<26} {f'{going.done:,}/{going.total:,} tasks':>14}   {going.seconds:.1f} s"
+    return _line(going.phase, going.done, going.seconds)
+
+
+def _line(phase: str, count: int, seconds: float) -> str:
+    rate = f", {count / seconds:,.0f}/s" if count and seconds else ""
+    shown = f"{count:,}" if count else ""
+    return f"{phase:<26} {shown:>14}   {seconds:.1f} s{rate}"
 
 
 def print_json(value: Any) -> None:

@@ -6,6 +6,8 @@ from typing import Final
 from lakebed.spark.gc.job import EngineOptions
 from lakebed.spark.gc.obstore_store import ObstoreStore
 from lakebed.spark.gc.ports import Started
+from lakebed.spark.gc.progress import HowFar
+from lakebed.spark.gc.spark_stages import Stages
 from lakebed.spark.gc.spark_tables import SparkTables
 from lakebed.spark.session import open_session
 
@@ -26,9 +28,13 @@ class SparkEngine:
         self._open = ExitStack()
         session = open_session("lakebed gc", master=options.master, conf=_SETTINGS, log=options.spark_log)
         self._spark = self._open.enter_context(session)
+        self._stages = Stages(self._spark.sparkContext.statusTracker())
 
     def tables(self, started: Started, store: ObstoreStore) -> SparkTables:
         return SparkTables(self._spark, store, namespace=started.namespace, workers=self._options.workers)
+
+    def how_far(self) -> HowFar:
+        return self._stages.how_far()
 
     def close(self) -> None:
         self._open.close()

@@ -122,7 +122,8 @@ class SparkTables:
         return Rows(names.frame.select(name.alias("address")))
 
     def flagged(self, table: Rows, column: str) -> Rows:
-        return Rows(table.frame.filter(fn.col(column)), kept=table.kept)
+        amount = table.amount if table.is_empty else None
+        return Rows(table.frame.filter(fn.col(column)), kept=table.kept, amount=amount)
 
     def distinct(self, table: Rows) -> Rows:
         return table if table.is_empty else Rows(table.frame.distinct())

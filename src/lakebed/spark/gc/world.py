@@ -8,7 +8,7 @@ from lakebed.env.clock import Clock
 from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.lease import Lease
 from lakebed.spark.gc.ports import Server, Started, Store, Tables
-from lakebed.spark.gc.progress import Nobody, Progress, Watcher
+from lakebed.spark.gc.progress import HowFar, Nobody, Progress, Watcher
 
 T = TypeVar("T")
 
@@ -19,6 +19,8 @@ class Tools(Generic[T]):
 
     store: Store
     tables: Tables[T]
+    how_far: Callable[[], HowFar] = HowFar
+    """What the engine has done so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,5 +60,5 @@ def run_of(world: World[T], lease: Lease, options: Options) -> Run[T]:
         tables=tools.tables,
         clock=world.clock,
         options=options,
-        progress=Progress(clock=world.clock, watcher=world.watcher),
+        progress=Progress(clock=world.clock, watcher=world.watcher, how_far=tools.how_far),
     )
