@@ -60,6 +60,10 @@ COUNTS = {
     "gc-storms": 2,
     "gc-slices": 2,
     "gc-pauses": 1,
+    "gc-crashes": 2,
+    "gc-crashed-sweeps": 2,
+    "gc-manners": 2,
+    "gc-dumps": 6,
 }
 
 

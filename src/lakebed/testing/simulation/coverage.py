@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from lakebed.testing.simulation.sightings import sighting
-from lakebed.testing.simulation.steps import POINTS, killed, unheard
+from lakebed.testing.simulation.steps import GC_POINTS, POINTS, killed, unheard
 
 SCENARIOS_MET: Mapping[int, tuple[str, tuple[str, ...]]] = {
     1: ("a lease runs out, its worker is alive, and both attempts finish", ("",)),
@@ -42,6 +42,28 @@ SCENARIOS_MET: Mapping[int, tuple[str, tuple[str, ...]]] = {
 }
 """The 25 scenarios: what happens, and the ways in which it must have happened."""
 
+GC_MET: Mapping[str, tuple[str, ...]] = {
+    "a lease runs out, and another collector takes it": ("lease taken over",),
+    "a lease is taken from a collector that lives": ("lease taken from the living",),
+    "a collector goes on without its lease, and is told": ("collect lease-lost",),
+    "the answer to a collector's request is lost": tuple(
+        f"reply lost: {what}"
+        for what in ("begin", "renew", "prepare_uncommitted", "prepare_commits", "publish", "end")
+    ),
+    "clocks are too far apart, and the run refuses": ("clocks apart",),
+    "too much would go, and the sweep refuses": ("too large a share",),
+    "objects are put aside": ("put aside",),
+    "what was put aside is put back": ("put back",),
+    "what was put aside is deleted when its time is over": ("quarantine over",),
+    "an address is linked too late": ("write too-late",),
+    "a link is repeated": ("relink done", "relink link-refused"),
+    "an upload in parts": ("upload begun", "upload completed", "upload given up"),
+    "a dump is restored": ("restored between two marks", "restored during a mark", "marks discarded"),
+}
+"""What befalls collectors, and the names under which it is counted."""
+
+_POINTS = {**POINTS, **GC_POINTS}
+
 
 def missed(met: Counter[str]) -> list[str]:
     """Return what a run should have met and has not."""
@@ -53,11 +75,14 @@ def missed(met: Counter[str]) -> list[str]:
     ]
     points = [
         f"crash: {protocol}, after {step}"
-        for protocol, steps in POINTS.items()
+        for protocol, steps in _POINTS.items()
         for step in steps
         if not met[killed(protocol, step)] + met[unheard(protocol, step)]
     ]
-    return scenarios + points
+    collected = [
+        f"{sentence} ({name})" for sentence, names in GC_MET.items() for name in names if not met[name]
+    ]
+    return scenarios + points + collected
 
 
 def table(met: Counter[str]) -> list[str]:
@@ -67,8 +92,11 @@ def table(met: Counter[str]) -> list[str]:
         for detail in details:
             ending = f" ({detail})" if detail else ""
             lines.append(f"{met[sighting(number, detail)]:8}  {number:2}. {sentence}{ending}")
+    lines += ["", "   times  garbage collection"]
+    for sentence, names in GC_MET.items():
+        lines += [f"{met[name]:8}  {sentence}" + (f" ({name})" if len(names) > 1 else "") for name in names]
     lines += ["", "  killed  answer lost  after the step"]
-    for protocol, steps in POINTS.items():
+    for protocol, steps in _POINTS.items():
         for step in steps:
             counts = met[killed(protocol, step)], met[unheard(protocol, step)]
             lines.append(f"{counts[0]:8}  {counts[1]:11}  {protocol}: {step}")

@@ -1,26 +1,38 @@
 """Clients of a repository in which garbage is collected: they upload in every way there is, and some of them collect."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
+import msgspec
 
 from lakebed.auth.caller import SYSTEM
 from lakebed.catalog.copies import Copies, CopySource, CopyTarget
+from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.catalog.links import Linked, Links
+from lakebed.catalog.objects import Attributes
+from lakebed.catalog.part_uploads import PartUploads, UploadOf
 from lakebed.catalog.settings import Settings
+from lakebed.env.clock import after
 from lakebed.errors import ConflictError, ErrorKind, NotFoundError
-from lakebed.limits import GRACE_SECONDS
+from lakebed.format.gc import QUARANTINE_FOLDER
+from lakebed.format.links import decode_link
+from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS
 from lakebed.model.entries import Entry, Tombstone
 from lakebed.model.gc_rules import GcRules
 from lakebed.model.ids import BranchName, CommitId, Path, TagName
+from lakebed.model.links import LinkToken
+from lakebed.refs.keys import link_key
 from lakebed.spark.gc.decide import Options
-from lakebed.spark.gc.protocol import mark, sweep
+from lakebed.spark.gc.protocol import World as JobWorld
+from lakebed.spark.gc.protocol import mark, restore, sweep
+from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clients import PATHS, WORK, Client, Lake
 from lakebed.testing.simulation.clock import SimClock
 from lakebed.testing.simulation.gc_job import GC_PART, Line, SimServer, open_job
+from lakebed.testing.simulation.gc_watch import GcWatch
 from lakebed.testing.simulation.history import Op, Outcome
 from lakebed.testing.simulation.loop import PART
 from lakebed.testing.simulation.process import SimProcess
@@ -32,7 +44,8 @@ TAGS = ("v1", "v2")
 # Long before there was a lakebed: clients set the dates of their commits.
 _LONG_AGO = 1_000_000_000
 # The database's clock may jump ahead and shorten every grace.
-_SURE_SECONDS = GRACE_SECONDS - 60.0
+_JUMP_SECONDS = 60.0
+_SURE_SECONDS = GRACE_SECONDS - _JUMP_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,30 @@ class Address:
     address: str
     branch: str
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One in parts, all of which are there."""
+
+    of: UploadOf
+    parts: tuple[tuple[int, str], ...]
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manners:
+    """What some collectors do that others do not."""
+
+    quarantine: float = 0.0
+    """How many put aside what they sweep."""
+    quarantine_days: float = 0.005
+    careful: float = 0.0
+    """How many refuse to delete a large share."""
+    takeover: float = 0.0
+    """How many take the lease whoever has it."""
+    store_ahead: tuple[float, ...] = (0.0,)
+    """How far the store's clock is ahead, in seconds: one of these."""
 
 
 @dataclass(slots=True)
@@ -54,6 +91,11 @@ class CollectedLake(Lake):
     """How old an object must be for a run, in seconds: one of these."""
     link_seconds: float = 24 * 3600.0
     """How long an address is good for, as collectors are told."""
+    watch: GcWatch | None = None
+    manners: Manners = Manners()
+    uploads: list[Upload] = field(default_factory=list)
+    linked: list[tuple[Address, str]] = field(default_factory=list)
+    """Addresses that were linked, with the checksums."""
     rules: tuple[GcRules | None, ...] = (None, GcRules(default_days=0))
     clean: float = 0.4
     """How many of the runs start from nothing."""
@@ -80,21 +122,75 @@ class GcClient(Client):
             allow_large=True,
         )
         steps = chance.weighted([((mark,), 1.0), ((sweep,), 1.0), ((mark, sweep), 3.0)])
-        line = Line(loop=lake.world.loop, chance=chance.fork("line"), servers=lake.servers, lost=lake.lost)
+        job_chance = chance.fork("line")
         # A few are so wrong that a run must refuse to go on.
-        clock = SimClock(lake.world.loop, skew_seconds=chance.pick([0.0, 100.0, -100.0, 100.0, -1000.0]))
+        skew = chance.pick([0.0, 100.0, -100.0, 100.0, -1000.0])
+        manners = chance.fork(f"manners {lake.world.loop.time()}")
+        if manners.happens(lake.manners.quarantine):
+            options = replace(options, quarantine_days=lake.manners.quarantine_days)
+        if manners.happens(lake.manners.careful):
+            options = replace(options, allow_large=False)
+        ahead = manners.pick(lake.manners.store_ahead)
+        takeover = manners.happens(lake.manners.takeover)
 
         async def call() -> None:
-            server = SimServer(line, lake.repo, holder=self.process.name, link_seconds=lake.link_seconds)
-            job = open_job(server, await self.process.engine.store_of(lake.repo), clock)
+            job = await self._job(job_chance, skew=skew, ahead=ahead, takeover=takeover)
+            for step in steps:
+                await self._in_turn(lambda step=step: step(job, options))  # type: ignore[misc]
+
+        return await self._collect(
+            "collect",
+            call,
+            min_age=options.min_age_seconds,
+            clean=options.clean,
+            quarantine=options.quarantine_days is not None,
+            careful=not options.allow_large,
+            apart=max(abs(skew), abs(ahead), abs(skew - ahead)),
+        )
+
+    async def restore_run(self) -> Op | None:
+        """Put back what some sweep has put aside."""
+        lake = self.lake
+        documents = [
+            key.removeprefix(QUARANTINE_FOLDER).removesuffix(".json")
+            for key in lake.world.buckets[lake.repo.namespace].keys_in_order()
+            if key.startswith(QUARANTINE_FOLDER) and key.endswith(".json")
+        ]
+        if not documents:
+            return None
+        run, job_chance = self.chance.pick(documents), self.chance.fork("line")
+
+        async def call() -> None:
+            job = await self._job(job_chance)
+            await self._in_turn(lambda: restore(job, run))
+
+        return await self._collect("restore_run", call, run=run)
+
+    async def _job(
+        self, chance: Chance, *, skew: float = 0.0, ahead: float = 0.0, takeover: bool = False
+    ) -> JobWorld[Any]:
+        lake = self.lake
+        line = Line(
+            loop=lake.world.loop, chance=chance, servers=lake.servers, lost=lake.lost, met=lake.world.met
+        )
+        server = SimServer(
+            line, lake.repo, holder=self.process.name, link_seconds=lake.link_seconds, takeover=takeover
+        )
+        clock = SimClock(lake.world.loop, skew_seconds=skew)
+        return open_job(server, await self.process.engine.store_of(lake.repo), clock, ahead_seconds=ahead)
+
+    async def _collect(self, kind: str, call: Callable[[], Awaitable[None]], **args: Any) -> Op:
+        async def collect() -> None:
             part = PART.set(GC_PART)
             try:
-                for step in steps:
-                    await self._in_turn(lambda step=step: step(job, options))  # type: ignore[misc]
+                await call()
             finally:
                 PART.reset(part)
 
-        return await self._ask("collect", call, min_age=options.min_age_seconds, clean=options.clean)
+        op = await self._ask(kind, collect, **args)
+        if self.lake.watch is not None:
+            self.lake.watch.over(op)
+        return op
 
     async def _in_turn(self, run: Callable[[], Awaitable[object]]) -> None:
         """Run when no other run does, if that is soon."""
@@ -123,21 +219,112 @@ class GcClient(Client):
 
         return await self._ask("issue", call, branch=branch)
 
+    async def issue_long_ago(self) -> Op:
+        """Write an object to an address that was given out almost a day ago."""
+        lake, branch, path = self.lake, self._branch(), self.chance.pick(PATHS)
+        left = self.chance.between(10.0, 0.5 * GRACE_SECONDS)
+
+        async def call() -> None:
+            engine, now = self.process.engine, await self.process.engine.parts.kv.now()
+            address = engine.slices.next_address(now)
+            await LinkTokens(engine).give_out(
+                lake.repo,
+                BranchName(branch),
+                Path(path),
+                address=address,
+                now=after(now, left - LINK_LIFETIME_SECONDS),
+            )
+            await (await engine.store_of(lake.repo)).put(address, b"!")
+            lake.addresses.append(Address(f"{lake.repo.namespace}/{address}", branch, path))
+
+        return await self._ask("issue", call, branch=branch, left=left)
+
     async def link(self) -> Op | None:
-        """Link what was written to an address, perhaps not for the first time."""
+        """Link what was written to an address, perhaps not for the first time, perhaps too late."""
         lake = self.lake
         if not lake.addresses:
             return None
         given = self.chance.pick(lake.addresses[-5:])
         checksum = lake.next_checksum()
         linked = Linked(address=given.address, checksum=checksum, size_bytes=1, content_type="text/plain")
+        token = self._token(given)
+        too_late = token is not None and after(token.expires_at, _JUMP_SECONDS) < lake.world.clock.now()
 
         async def call() -> None:
             await Links(self.process.engine, SYSTEM).link(lake.repo.name, given.branch, given.path, linked)
 
         op = await self._write(given.branch, given.path, checksum, call)
         if op.outcome is Outcome.DONE:
+            if too_late or (token is not None and token.used_at is not None):
+                raise LawBrokenError(f"{given} was linked after {token}")
             lake.world.met["linked"] += 1
+            lake.linked.append((given, checksum))
+        return op
+
+    async def relink(self) -> Op | None:
+        """Link what was linked, as a client does that has lost the answer."""
+        lake = self.lake
+        if not lake.linked:
+            return None
+        given, checksum = self.chance.pick(lake.linked[-5:])
+        linked = Linked(address=given.address, checksum=checksum, size_bytes=1, content_type="text/plain")
+        token = self._token(given)
+        if token is None or token.used_at is None:
+            return None
+
+        async def call() -> None:
+            await Links(self.process.engine, SYSTEM).link(lake.repo.name, given.branch, given.path, linked)
+
+        return await self._ask("relink", call, branch=given.branch, path=given.path)
+
+    def _token(self, given: Address) -> LinkToken | None:
+        lake = self.lake
+        key = link_key(given.address.removeprefix(f"{lake.repo.namespace}/"))
+        value = lake.world.truth.partitions[lake.partition].get(key)
+        return decode_link(value) if value is not None else None
+
+    async def begin_upload(self) -> Op:
+        """Send an object in parts, and say nothing yet."""
+        lake, branch, path = self.lake, self._branch(), self.chance.pick(PATHS)
+        # Its bytes are nobody else's, so its checksum names it.
+        data = lake.next_checksum().encode()
+
+        async def call() -> None:
+            uploads = PartUploads(self.process.engine, SYSTEM)
+            begun = await uploads.begin(lake.repo.name, branch, path, Attributes())
+            of = UploadOf(repo_name=lake.repo.name, branch=branch, path=path, id=begun.id)
+            part = await uploads.put(of, 1, _one(data), size_bytes=len(data))
+            whole = hashlib.md5(bytes.fromhex(part.md5), usedforsecurity=False).hexdigest()
+            lake.uploads.append(Upload(of, ((1, part.md5),), f"{whole}-1"))
+            lake.world.met["upload begun"] += 1
+
+        return await self._ask("begin_upload", call, branch=branch)
+
+    async def complete_upload(self) -> Op | None:
+        """Make an object of its parts, and stage it."""
+        lake = self.lake
+        if not lake.uploads:
+            return None
+        upload = lake.uploads.pop(self.chance.below(len(lake.uploads)))
+
+        async def call() -> None:
+            await PartUploads(self.process.engine, SYSTEM).complete(upload.of, upload.parts)
+
+        op = await self._write(upload.of.branch, upload.of.path, upload.checksum, call)
+        if op.outcome is Outcome.DONE:
+            lake.world.met["upload completed"] += 1
+        return op
+
+    async def give_upload_up(self) -> Op | None:
+        """Let an object in parts be."""
+        lake = self.lake
+        if not lake.uploads:
+            return None
+        upload = lake.uploads.pop(self.chance.below(len(lake.uploads)))
+        call = partial(PartUploads(self.process.engine, SYSTEM).abort, upload.of)
+        op = await self._ask("give_upload_up", call, branch=upload.of.branch)
+        if op.outcome is Outcome.DONE:
+            lake.world.met["upload given up"] += 1
         return op
 
     async def copy(self) -> Op:
@@ -223,7 +410,7 @@ class GcClient(Client):
 
         def named(entry: Entry) -> Entry:
             # Every write has a checksum of its own here, by which the laws know it.
-            return replace(entry, checksum=checksum)
+            return msgspec.structs.replace(entry, checksum=checksum)
 
         async def call() -> None:
             await Copies(self.process.engine, SYSTEM).copy(
@@ -272,6 +459,10 @@ class GcClient(Client):
         )
 
 
+async def _one(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
 GC_WORK: Mapping[str, Callable[[GcClient], Awaitable[object]]] = {
     **WORK,
     **{
@@ -279,7 +470,13 @@ GC_WORK: Mapping[str, Callable[[GcClient], Awaitable[object]]] = {
         for work in (
             GcClient.collect,
             GcClient.issue,
+            GcClient.issue_long_ago,
             GcClient.link,
+            GcClient.relink,
+            GcClient.begin_upload,
+            GcClient.complete_upload,
+            GcClient.give_upload_up,
+            GcClient.restore_run,
             GcClient.copy,
             GcClient.move,
             GcClient.read,

@@ -5,13 +5,14 @@ reply; the server goes on with what it was asked for although nobody waits any m
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from lakebed.env.clock import Clock, Instant
+from lakebed.env.clock import Clock, Instant, after
 from lakebed.env.work import InlineWorkers
 from lakebed.errors import ErrorKind, LakebedError, NotFoundError, UnavailableError
 from lakebed.format.gc import OBJECTS_FILE, DataFile
@@ -48,6 +49,7 @@ class Line:
     servers: Callable[[], Sequence[SimProcess]]
     lost: float
     """How many requests never arrive, and how many replies."""
+    met: Counter[str] = field(default_factory=Counter)
 
     async def ask(self, what: str, call: Callable[[SimProcess], Awaitable[T]]) -> T:
         """Return what some server answers, or raise what it raises, or `UnavailableError`."""
@@ -56,6 +58,7 @@ class Line:
         heard, answered = not self.chance.happens(self.lost), not self.chance.happens(self.lost)
 
         async def serve() -> None:
+            self.met[f"reply lost: {what}"] += not answered
             try:
                 value = await call(server)
             except LakebedError as error:
@@ -88,7 +91,10 @@ def _fail(reply: "asyncio.Future[Any]", error: LakebedError, answered: bool) -> 
 class SimServer:
     """The `Server` of a job: each call goes to some process."""
 
-    def __init__(self, line: Line, repo: Repository, *, holder: str, link_seconds: float) -> None:
+    def __init__(
+        self, line: Line, repo: Repository, *, holder: str, link_seconds: float, takeover: bool = False
+    ) -> None:
+        self._takeover = takeover
         self._line = line
         self._repo = repo
         self._holder = holder
@@ -97,7 +103,11 @@ class SimServer:
     async def begin(self, kind: Literal["mark", "sweep"], *, grace_seconds: float) -> Started:
         async def call(server: SimProcess) -> Started:
             state = await server.engine.gc.begin(
-                self._repo, RunKind(kind), holder=self._holder, grace_seconds=grace_seconds
+                self._repo,
+                RunKind(kind),
+                holder=self._holder,
+                grace_seconds=grace_seconds,
+                takeover=self._takeover,
             )
             assert state.lease is not None
             return Started(
@@ -170,11 +180,15 @@ class SimServer:
 
 
 class SimStore:
-    """The `Store` of a job: the namespace, as the job's process reaches it. What fails is tried again, as obstore does."""
+    """The `Store` of a job: the namespace, as the job's process reaches it. What fails is tried again, as obstore does.
 
-    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+    The store's clock may be `ahead_seconds` of everybody else's.
+    """
+
+    def __init__(self, store: ObjectStore, clock: Clock, *, ahead_seconds: float = 0.0) -> None:
         self._store = store
         self._clock = clock
+        self._ahead_seconds = ahead_seconds
 
     async def get(self, key: str) -> bytes:
         return await self._again(lambda: self._store.get(key))
@@ -186,24 +200,34 @@ class SimStore:
         found = await self._again(lambda: self._store.head(key))
         if found is None:
             raise NotFoundError(ErrorKind.KEY_NOT_FOUND, key)
-        return found.mtime
+        return after(found.mtime, self._ahead_seconds)
 
     async def folder(self, prefix: str) -> Folder:
         found = [info async for page in self._store.list(prefix) for info in page]
         inside = [info.key.removeprefix(prefix) for info in found]
         folders = sorted({name.split("/")[0] for name in inside if "/" in name})
         direct = [info for info, name in zip(found, inside, strict=True) if "/" not in name]
-        return Folder(folders=folders, objects=_objects(direct))
+        return Folder(folders=folders, objects=self._objects(direct))
 
     async def list(self, prefix: str) -> AsyncIterator[pa.Table]:
         async for page in self._store.list(prefix, page_items_max=20):
-            yield _objects(page)
+            yield self._objects(page)
 
     async def delete(self, keys: Sequence[str]) -> None:
         await self._again(lambda: self._store.delete(keys))
 
     async def copy(self, source: str, target: str) -> None:
         await self._again(lambda: self._store.copy(source, target))
+
+    def _objects(self, found: Sequence[ObjectInfo]) -> pa.Table:
+        mtimes = [after(info.mtime, self._ahead_seconds) for info in found]
+        return pa.table(
+            {
+                "address": pa.array([info.key for info in found], pa.string()),
+                "size": pa.array([info.size_bytes for info in found], pa.int64()),
+                "mtime": pa.array(mtimes, pa.int64()),
+            }
+        ).cast(OBJECTS_FILE.schema)
 
     async def _again(self, call: Callable[[], Awaitable[T]]) -> T:
         for _ in range(_TRIES - 1):
@@ -214,9 +238,11 @@ class SimStore:
         return await call()
 
 
-def open_job(server: SimServer, store: ObjectStore, clock: Clock) -> JobWorld[Any]:
+def open_job(
+    server: SimServer, store: ObjectStore, clock: Clock, *, ahead_seconds: float = 0.0
+) -> JobWorld[Any]:
     """Return what a run works with."""
-    reached = SimStore(store, clock)
+    reached = SimStore(store, clock, ahead_seconds=ahead_seconds)
 
     def tools(started: Started) -> Tools[Any]:
         tables = PolarsTables(reached, namespace=started.namespace, clock=clock, workers=InlineWorkers())
@@ -227,13 +253,3 @@ def open_job(server: SimServer, store: ObjectStore, clock: Clock) -> JobWorld[An
 
 def _token(started: Started) -> RunToken:
     return RunToken(run=started.run, token=started.token)
-
-
-def _objects(found: Sequence[ObjectInfo]) -> pa.Table:
-    return pa.table(
-        {
-            "address": pa.array([info.key for info in found], pa.string()),
-            "size": pa.array([info.size_bytes for info in found], pa.int64()),
-            "mtime": pa.array([info.mtime for info in found], pa.int64()),
-        }
-    ).cast(OBJECTS_FILE.schema)

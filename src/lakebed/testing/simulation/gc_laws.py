@@ -2,20 +2,39 @@
 
 - Nothing is deleted that something refers to.
 - Nothing refers to what is not there: no row, no layer, no ref is ever written on top of a deleted object or file.
-- A mark that counts lists nothing that something refers to; two marks are for what nobody can see.
+- A mark that counts lists nothing that something refers to; two marks are for what nobody can see, and, where ages are
+  shorter than they should be, for what was on its way then.
 - It condemns no commit that the rules keep.
+- None counts of a run among clocks that are too far apart.
+- Whoever was told to be careful deletes no large share; whoever puts aside has a copy of what it deletes, and a copy goes
+  only when the object is back, or its time is over.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from lakebed.env.clock import Instant, after
 from lakebed.errors import LakebedError
-from lakebed.format.gc import CANDIDATES_FILE, STATE, DataFile, State, decode_table, state_key
+from lakebed.format.gc import (
+    CANDIDATES_FILE,
+    QUARANTINE_FOLDER,
+    QUARANTINED,
+    STATE,
+    DataFile,
+    State,
+    decode_summary,
+    decode_table,
+    quarantine_key,
+    state_key,
+    summary_key,
+)
 from lakebed.format.gc_state import decode_gc_state
 from lakebed.format.layout import DATA_FOLDER
+from lakebed.format.part_uploads import decode_part_upload
 from lakebed.format.records import decode_branch, decode_stash, decode_tag
 from lakebed.format.rows import ROW_PREFIX
 from lakebed.kv.port import Row
+from lakebed.limits import GC_CLOCK_SLACK_SECONDS, GC_SHARE_MAX
 from lakebed.model.branch import Branch
 from lakebed.model.commits import Tag
 from lakebed.model.gc import Mark, MarkKind
@@ -23,7 +42,16 @@ from lakebed.model.ids import CommitId
 from lakebed.model.repository import Repository
 from lakebed.model.stash import StashState
 from lakebed.objects.drivers.memory import MemoryBucket
-from lakebed.refs.keys import BRANCHES_PREFIX, GC_RULES_KEY, GC_STATE_KEY, STASHES_PREFIX, TAGS_PREFIX
+from lakebed.refs.keys import (
+    BRANCHES_PREFIX,
+    GC_RULES_KEY,
+    GC_STATE_KEY,
+    LINKS_PREFIX,
+    STASHES_PREFIX,
+    TAGS_PREFIX,
+    UPLOADS_PREFIX,
+    link_address,
+)
 from lakebed.testing.simulation.gc_model import TREE_FOLDERS, Reachability
 from lakebed.testing.simulation.network import Delivery
 from lakebed.testing.simulation.record_laws import LawBrokenError
@@ -33,10 +61,24 @@ from lakebed.testing.simulation.world import World
 _SLACK_SECONDS = 120.0
 
 
+# Whoever takes longer from the object to the row was held up.
+_SLOW_SECONDS = 1.0
+# Requests that make an object, at the last key that they name.
+_MAKES = frozenset({"put", "copy", "complete-upload"})
+
+
+class Share(NamedTuple):
+    """How many objects a mark would delete, of how many that it knows of."""
+
+    marked: int
+    objects: int
+
+
 class GcLaws:
     """A `Watcher` of the database and an `Observer` of the network, for one repository."""
 
-    def __init__(self, world: World, repo: Repository) -> None:
+    def __init__(self, world: World, repo: Repository, *, link_seconds: float) -> None:
+        self._link_seconds = link_seconds
         self._world = world
         self._repo = repo
         self._bucket: MemoryBucket = world.buckets[repo.namespace]
@@ -45,6 +87,15 @@ class GcLaws:
         self._attempt = ""
         self._stayed_before: set[str] = set()
         """What had to stay then."""
+        self._stored: dict[str, float] = {}
+        """When each object and tree file was stored that is there."""
+        self._named: dict[str, float] = {}
+        """When something referred to an address for the first time."""
+        self._began: dict[str, float] = {}
+        """When each run began."""
+        self._newest: Share | None = None
+        self.restoring = False
+        """Whether a dump is being restored: what it names was garbage until then, and marks are discarded after it."""
         self._kept_before: set[CommitId] | None = set()
         """What the rules kept when the newest preparation of commits began; None if the rules have changed since."""
         # After the laws, which bring the truth up to date.
@@ -61,8 +112,14 @@ class GcLaws:
         elif key.startswith(BRANCHES_PREFIX):
             branch = decode_branch(value)
             if isinstance(branch, Branch) and not branch.tentative:
-                self._require_there(self.model.staged(branch), f"branch {branch.name}")
+                staged = self.model.staged(branch)
+                self._name(staged)
+                self._require_there(staged, f"branch {branch.name}")
                 self._require_commit(branch.commit_id, f"branch {branch.name}")
+        elif key.startswith(LINKS_PREFIX):
+            self._name([link_address(key)])
+        elif key.startswith(UPLOADS_PREFIX):
+            self._name([decode_part_upload(value).address])
         elif key.startswith(TAGS_PREFIX):
             tag = decode_tag(value)
             if isinstance(tag, Tag) and not tag.tentative:
@@ -76,22 +133,68 @@ class GcLaws:
     def rows_set(self, partition: str, rows: Sequence[Row]) -> None:
         if ":" not in partition:
             return
-        found = [self.model.row(row.key, row.value) for row in rows if row.key.startswith(ROW_PREFIX)]
-        self._require_there((address for address in found if address is not None), f"a row of {partition}")
+        rows = [row for row in rows if row.key.startswith(ROW_PREFIX)]
+        found = [address for row in rows if (address := self.model.row(row.key, row.value)) is not None]
+        self._name(found)
+        self._require_there(found, f"a row of {partition}")
 
     def deleting(self, partition: str, keys: Sequence[bytes]) -> None:
         """Rows may go whenever other laws let them."""
 
     def arrived(self, delivery: Delivery, what: str, *, write: bool, error: LakebedError | None) -> None:
         verb, *keys = what.split(" ")
-        if verb != "delete" or error is not None or not write:
+        if error is not None or not write:
             return
+        if verb in _MAKES:
+            self._stored.setdefault(keys[-1], self._time)
+        if verb != "delete":
+            return
+        self._check_copies_dropped(key for key in keys if key.startswith(QUARANTINE_FOLDER))
         gone = {key for key in keys if key.startswith((DATA_FOLDER, *TREE_FOLDERS))}
         if not gone:
             return
         self._world.met["garbage deleted"] += len(gone)
         if lost := gone & self.model.must_stay(self._now):
             raise LawBrokenError(f"{delivery.process} deleted {sorted(lost)}, which something refers to")
+        self._check_manners(delivery, gone)
+        for key in gone:
+            self._stored.pop(key, None)
+
+    def _check_manners(self, delivery: Delivery, gone: set[str]) -> None:
+        args = delivery.op.args if delivery.op is not None else {}
+        share = self._newest
+        if args.get("careful") and share is not None and share.marked > GC_SHARE_MAX * share.objects:
+            raise LawBrokenError(f"{delivery.op} deleted a large share, and was told not to: {share}")
+        if args.get("quarantine"):
+            aside = {
+                key.removeprefix(QUARANTINE_FOLDER).partition("/")[2]
+                for key in self._bucket.objects
+                if key.startswith(QUARANTINE_FOLDER)
+            }
+            if lost := gone & self._stored.keys() - aside:
+                raise LawBrokenError(f"{delivery.op} deleted {sorted(lost)}, and has put nothing aside")
+
+    def _check_copies_dropped(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            run, _, address = key.removeprefix(QUARANTINE_FOLDER).partition("/")
+            document = self._bucket.objects.get(quarantine_key(run))
+            if not address or address in self._bucket.objects or document is None:
+                continue
+            if QUARANTINED.open(document.data).until > after(self._now, _SLACK_SECONDS):
+                raise LawBrokenError(f"{key} was deleted, before its time, and the object is not back")
+
+    @property
+    def _time(self) -> float:
+        return self._world.loop.time()
+
+    def _name(self, addresses: Iterable[str]) -> None:
+        for address in addresses:
+            self._named.setdefault(address, self._time)
+
+    def _was_on_its_way(self, address: str, run: str) -> bool:
+        """Return whether a slow writer has stored it, and has said so only after a run had begun."""
+        named = self._named.get(address, 0.0)
+        return named > self._began[run] and named > self._stored.get(address, named) + _SLOW_SECONDS
 
     @property
     def _now(self) -> Instant:
@@ -99,6 +202,8 @@ class GcLaws:
 
     def _state_swapped(self, value: bytes) -> None:
         state = decode_gc_state(value)
+        if state.lease is not None:
+            self._began.setdefault(state.lease.run, self._time)
         if state.lease is not None and state.lease.attempt not in ("", self._attempt):
             self._attempt = state.lease.attempt
             self._stayed_before = self.model.must_stay(self._now)
@@ -112,14 +217,21 @@ class GcLaws:
         saved: State = STATE.open(self._bucket.objects[state_key(mark.run)].data)
         kind = "clean" if mark.kind is MarkKind.CLEAN else "optimized"
         objects, stay = self._addresses(saved.candidates), self.model.must_stay(self._now)
+        summary = decode_summary(self._bucket.objects[summary_key(mark.run)].data)
         wrong = objects & stay
+        if summary.min_age_seconds < self._link_seconds:
+            wrong = {each for each in wrong if not self._was_on_its_way(each, mark.run)}
         if mark.kind is MarkKind.CLEAN:
             # An optimized run only carries files over. And an operation that was taken for dead may begin once more,
             # under the same name: what it wrote is listed once, and not a second time.
             wrong |= self._addresses(saved.metadata) & stay & self._stayed_before
         self._world.met[f"{kind} mark"] += 1
         self._world.met["candidates"] += len(objects)
-        if wrong:
+        op = self._world.network.delivering.op
+        if op is not None and op.args.get("apart", 0.0) > GC_CLOCK_SLACK_SECONDS + _SLACK_SECONDS:
+            raise LawBrokenError(f"{op} has marked, though nobody knows what time it is")
+        self._newest = Share(len(self._addresses(summary.marked_files) & objects), saved.objects)
+        if wrong and not self.restoring:
             raise LawBrokenError(
                 f"the {kind} mark of run {mark.run} lists {sorted(wrong)}, which something refers to"
             )

@@ -16,6 +16,7 @@ from lakebed.format.gc_rules import decode_gc_rules
 from lakebed.format.layout import TREE_FILE_ENDING
 from lakebed.format.links import decode_link
 from lakebed.format.metaranges import decode_metarange, range_infos
+from lakebed.format.part_uploads import decode_part_upload
 from lakebed.format.ranges import decode_range
 from lakebed.format.records import decode_tag
 from lakebed.format.rows import ROW_PREFIX, decode_row
@@ -27,11 +28,12 @@ from lakebed.model.entries import Entry
 from lakebed.model.gc_rules import GcRules
 from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Nonce, Path
 from lakebed.model.layers import Layer, TokenLayer, layer_name
+from lakebed.model.part_uploads import PartUploadState
 from lakebed.model.repository import Repository
 from lakebed.model.segments import segment_key
 from lakebed.model.stash import StashState
 from lakebed.objects.drivers.memory import MemoryBucket
-from lakebed.refs.keys import GC_RULES_KEY, LINKS_PREFIX, TAGS_PREFIX, link_address
+from lakebed.refs.keys import GC_RULES_KEY, LINKS_PREFIX, TAGS_PREFIX, UPLOADS_PREFIX, link_address
 from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.truth import Truth, live_layers
 
@@ -109,7 +111,7 @@ class Reachability:
         for stash in self._truth.stashes(self._repo.partition):
             if stash.state in _HELD:
                 keys |= self._of_layers(stash.layers)
-        keys |= self._open_links(now)
+        keys |= self._open_links(now) | self._open_uploads()
         return keys | self._protected()
 
     def all_there(self, now: Instant) -> set[str]:
@@ -124,6 +126,7 @@ class Reachability:
             keys |= self.staged(branch)
         for stash in self._truth.stashes(self._repo.partition):
             keys |= self._of_layers(stash.layers) | self.tree(commits[stash.base].tree).files
+        keys |= self._open_uploads() & set(self._bucket.objects)
         return keys | self._open_links(after(now, -GRACE_SECONDS)) | self._protected()
 
     def retained(self, now: Instant) -> set[CommitId]:
@@ -212,6 +215,11 @@ class Reachability:
         return {
             link_address(k) for k, token in links.items() if token.used_at is None and token.expires_at > now
         }
+
+    def _open_uploads(self) -> set[str]:
+        """Return where objects go that are being sent in parts: they are there before anything refers to them."""
+        uploads = [decode_part_upload(v) for k, v in self._records.items() if k.startswith(UPLOADS_PREFIX)]
+        return {upload.address for upload in uploads if upload.state is PartUploadState.OPEN}
 
     def _protected(self) -> set[str]:
         """Return the tree files that somebody may still be about to name: of pending operations and of compactions."""

@@ -12,6 +12,7 @@ from lakebed.auth.caller import SYSTEM
 from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.catalog.settings import Settings
 from lakebed.catalog.shared_addresses import sweep_copies
+from lakebed.format.gc import QUARANTINE_FOLDER
 from lakebed.format.layout import DATA_FOLDER
 from lakebed.limits import (
     COPY_LIFETIME_SECONDS,
@@ -25,10 +26,11 @@ from lakebed.spark.gc.decide import Options
 from lakebed.spark.gc.protocol import mark, sweep
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clock import SimClock
-from lakebed.testing.simulation.gc_clients import GC_WORK, CollectedLake, GcClient
+from lakebed.testing.simulation.gc_clients import GC_WORK, CollectedLake, GcClient, Manners
 from lakebed.testing.simulation.gc_job import GC_PART, Line, SimServer, open_job
 from lakebed.testing.simulation.gc_laws import GcLaws
 from lakebed.testing.simulation.gc_model import TREE_FOLDERS
+from lakebed.testing.simulation.gc_watch import GcWatch
 from lakebed.testing.simulation.lake_play import open_lake
 from lakebed.testing.simulation.process import SimProcess
 from lakebed.testing.simulation.record_laws import LawBrokenError
@@ -58,6 +60,7 @@ class Habits:
     """The first stands at the beginning."""
     clean: float = 0.4
     lost: float = 0.005
+    manners: Manners = Manners()
     sluggish: bool = True
     """Whether runs take long, so that much happens between two steps of one."""
 
@@ -85,10 +88,12 @@ async def play_gc(
         rules=habits.rules,
         clean=habits.clean,
         lost=habits.lost,
+        manners=habits.manners,
     )
+    lake.watch = GcWatch(world, lake.repo)
     if habits.rules[0] is not None:
         await Settings(stage.processes[0].engine, SYSTEM).set_gc_rules(lake.repo.name, habits.rules[0])
-    laws = GcLaws(world, lake.repo)
+    laws = GcLaws(world, lake.repo, link_seconds=habits.link_seconds)
     if habits.sluggish:
         world.network.sluggish = frozenset({GC_PART})
 
@@ -96,10 +101,10 @@ async def play_gc(
         await GC_WORK[chance.weighted(work)](GcClient(lake, process, chance))
 
     await stage.play(act)
-    await stage.settle(partial(_look, world, lake, laws))
+    await stage.settle(partial(look, world, lake, laws))
 
 
-async def _look(world: World, lake: CollectedLake, laws: GcLaws, process: SimProcess) -> None:
+async def look(world: World, lake: CollectedLake, laws: GcLaws, process: SimProcess) -> None:
     """Let everything expire, collect twice, and see that nothing is left but what is reachable, and that it works."""
     await world.sleep(LINK_LIFETIME_SECONDS + COPY_LIFETIME_SECONDS + SLICE_SECONDS + _DAY_SECONDS)
     # Stashes that somebody was popping, first: that changes a branch, and whoever does it has a call of its own.
@@ -135,6 +140,10 @@ def _check_exact(world: World, lake: CollectedLake, laws: GcLaws) -> None:
     }
     reachable = laws.model.all_there(world.clock.now())
     world.met["left at the end"] += len(reachable)
+    if aside := [
+        key for key in world.buckets[lake.repo.namespace].objects if key.startswith(QUARANTINE_FOLDER)
+    ]:
+        raise LawBrokenError(f"still in quarantine at the end: {aside}")
     if lost := sorted(reachable - stored):
         raise LawBrokenError(f"lost at the end: {lost}")
     if left := sorted(stored - reachable):

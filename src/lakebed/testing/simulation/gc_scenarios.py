@@ -10,10 +10,13 @@ from functools import partial
 from typing import Any
 
 from lakebed.limits import GRACE_SECONDS, SLICE_SECONDS
+from lakebed.testing.simulation.gc_clients import Manners
+from lakebed.testing.simulation.gc_dump_play import play_gc_dumps
 from lakebed.testing.simulation.gc_play import RULES, Habits, play_gc
 from lakebed.testing.simulation.network import Weather
 from lakebed.testing.simulation.scenario import Scenario
 from lakebed.testing.simulation.stage import Conditions
+from lakebed.testing.simulation.steps import GC_POINTS
 
 
 def _collected(
@@ -64,6 +67,27 @@ _REFS: dict[str, Any] = {
 _REFS_MET = ("commits condemned", "create_tag commit-not-found")
 _REFS_CONDITIONS = replace(_SHORT, calls=60, weather=replace(_SHORT.weather, slow=0.3))
 _REFS_HABITS = Habits(rules=(RULES[1], RULES[1], RULES[3], None), clean=0.7, sluggish=False)
+
+# Collectors and the servers that they ask die, or stand still, at any step of what they do.
+_CRASHES = replace(
+    _SHORT,
+    processes=4,
+    clients=8,
+    kills=0.0,
+    pauses=0.1,
+    ambush_everywhere=True,
+    ambush_share=0.06,
+    ambush_pauses=0.3,
+    ambushes=40,
+)
+_MANNERS = Manners(
+    quarantine=0.5, careful=0.6, store_ahead=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 100.0, 1000.0, -1000.0)
+)
+
+
+def _points(*protocols: str) -> tuple[tuple[str, str], ...]:
+    return tuple((protocol, step) for protocol in protocols for step in GC_POINTS[protocol])
+
 
 GC_SCENARIOS: Mapping[str, Scenario] = {
     "gc": _collected(
@@ -251,5 +275,89 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         issue=1,
         link=1,
         collect=6,
+    ),
+    "gc-crashes": _collected(
+        replace(_CRASHES, ambush_at=_points("gc mark", "gc prepare_uncommitted", "gc prepare_commits")),
+        Habits(
+            rules=(RULES[1], RULES[1], None),
+            clean=0.7,
+            lost=0.02,
+            sluggish=False,
+            manners=Manners(takeover=0.1),
+        ),
+        "lease taken over",
+        "lease taken from the living",
+        "clean mark",
+        "commits condemned",
+        write=5,
+        delete=1,
+        commit=6,
+        hard_reset=2,
+        create_tag=1,
+        delete_tag=1,
+        collect=9,
+    ),
+    "gc-crashed-sweeps": _collected(
+        replace(_CRASHES, ambush_at=_points("gc sweep", "gc restore"), ambush_share=0.25, patience=60.0),
+        Habits(rules=(None,), clean=0.7, sluggish=False, manners=Manners(quarantine=0.6)),
+        "put aside",
+        "put back",
+        "garbage deleted",
+        write=8,
+        delete=5,
+        commit=1,
+        reset_branch=1,
+        restore_run=4,
+        collect=9,
+    ),
+    "gc-manners": _collected(
+        replace(_SHORT, calls=50, kills=0.2),
+        Habits(
+            rules=(None,),
+            clean=0.6,
+            sluggish=False,
+            manners=_MANNERS,
+        ),
+        "clocks apart",
+        "too large a share",
+        "put aside",
+        "put back",
+        "quarantine over",
+        "write too-late",
+        "relink done",
+        "relink link-refused",
+        "upload completed",
+        "upload given up",
+        segments=True,
+        write=6,
+        delete=4,
+        commit=1,
+        reset_branch=1,
+        stash=0.5,
+        pop=0.5,
+        issue_long_ago=3,
+        link=3,
+        relink=2,
+        begin_upload=4,
+        complete_upload=3,
+        give_upload_up=0.5,
+        move=2,
+        restore_run=1.5,
+        collect=6,
+    ),
+    "gc-dumps": Scenario(
+        play=partial(
+            play_gc_dumps,
+            conditions=Conditions(
+                processes=3,
+                clients=0,
+                kills=0.0,
+                pauses=0.0,
+                ambushes=0,
+                works=False,
+                cleaning_seconds=1000.0,
+            ),
+        ),
+        reaches=("restored between two marks", "restored during a mark", "marks discarded", "clean mark"),
     ),
 }

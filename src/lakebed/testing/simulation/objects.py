@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.port import ByteRange, Capabilities, ETag, ObjectInfo, Part, PutMode, PutWhen
 from lakebed.testing.simulation.database import at_once, first_page
@@ -10,7 +9,10 @@ from lakebed.testing.simulation.network import Network
 
 
 class SimObjects:
-    """An `ObjectStore` without multipart uploads. See `Network` for what may become of a call."""
+    """An `ObjectStore`. See `Network` for what may become of a call.
+
+    It says that it has no multipart uploads, so that nobody thinks of using them; whoever does is served.
+    """
 
     def __init__(self, inner: MemoryObjects, network: Network) -> None:
         self._inner = inner
@@ -64,26 +66,42 @@ class SimObjects:
         return await self._inner.sign_parts(key, upload, numbers, seconds=seconds)
 
     async def create_upload(self, key: str) -> str:
-        raise _no_uploads()
+        return await self._network.call(
+            f"create-upload {key}", lambda: at_once(self._inner.create_upload(key)), write=True
+        )
 
     async def put_part(self, key: str, upload: str, number: int, data: bytes) -> Part:
-        raise _no_uploads()
+        return await self._network.call(
+            f"put-part {key}", lambda: at_once(self._inner.put_part(key, upload, number, data)), write=True
+        )
 
     async def put_part_stream(
         self, key: str, upload: str, number: int, chunks: AsyncIterator[bytes], *, size_bytes: int
     ) -> Part:
-        raise _no_uploads()
+        data = b"".join([chunk async for chunk in chunks])
+        assert len(data) == size_bytes
+        return await self.put_part(key, upload, number, data)
 
     async def copy_part(
         self, key: str, upload: str, number: int, source: str, *, byte_range: ByteRange | None = None
     ) -> Part:
-        raise _no_uploads()
+        return await self._network.call(
+            f"copy-part {source} {key}",
+            lambda: at_once(self._inner.copy_part(key, upload, number, source, byte_range=byte_range)),
+            write=True,
+        )
 
     async def complete_upload(self, key: str, upload: str, parts: Sequence[Part]) -> ETag:
-        raise _no_uploads()
+        return await self._network.call(
+            f"complete-upload {key}",
+            lambda: at_once(self._inner.complete_upload(key, upload, parts)),
+            write=True,
+        )
 
     async def abort_upload(self, key: str, upload: str) -> None:
-        raise _no_uploads()
+        await self._network.call(
+            f"abort-upload {key}", lambda: at_once(self._inner.abort_upload(key, upload)), write=True
+        )
 
     async def close(self) -> None:
         return None
@@ -96,7 +114,3 @@ class SimObjects:
             ),
             write=False,
         )
-
-
-def _no_uploads() -> InvalidInputError:
-    return InvalidInputError(ErrorKind.UNSUPPORTED, "the simulation has no multipart uploads")

@@ -22,6 +22,29 @@ POINTS: Mapping[str, tuple[str, ...]] = {
 }
 """The steps of each protocol, in order. `begin`: asked for, and nothing of it applied yet."""
 
+GC_POINTS: Mapping[str, tuple[str, ...]] = {
+    "gc mark": (
+        "lease",
+        "clock",
+        "list",
+        "uncommitted",
+        "condemn",
+        "commits",
+        "read",
+        "lists",
+        "report",
+        "state",
+        "publish",
+    ),
+    "gc sweep": ("lease", "look", "aside", "delete", "record", "report"),
+    "gc restore": ("lease", "put back", "drop copies"),
+    "gc prepare_uncommitted": ("pin", "page"),
+    "gc prepare_commits": ("attempt", "condemn", "list", "roots", "prepared"),
+}
+"""The same for garbage collection: the first three belong to the job's process, the others to the server's."""
+
+_ORDER = {**POINTS, **GC_POINTS}
+
 # These go round and round: each step is wherever the last round has got to.
 _ROUNDS = frozenset({"cleaner", "coordinator"})
 
@@ -55,10 +78,14 @@ class Steps:
         self._flows: dict[tuple[str, Hashable], _Flow] = {}
         self.ambush: Ambush | None = None
 
-    def reach(self, protocol: str, which: Hashable, step: str) -> None:
-        """The request that is being applied right now is this step of a protocol; `which` tells runs of it apart."""
+    def reach(self, protocol: str, which: Hashable, step: str, *, of: str = "") -> None:
+        """The request that is being applied right now is this step of a protocol; `which` tells runs of it apart.
+
+        `of` is the process whose step it is, if another one has made the request for it.
+        """
         delivery = self._network.delivering
-        if self._move(protocol, which, step, delivery.process) and not delivery.is_heard and step != "begin":
+        moved = self._move(protocol, which, step, of or delivery.process)
+        if moved and not delivery.is_heard and step != "begin" and of in ("", delivery.process):
             self._met[unheard(protocol, step)] += 1
 
     def acknowledge(self, protocol: str, which: Hashable, process: str) -> None:
@@ -76,7 +103,7 @@ class Steps:
 
     def _move(self, protocol: str, which: Hashable, step: str, process: str) -> bool:
         """Return whether the run had not got so far before."""
-        order = POINTS[protocol]
+        order = _ORDER[protocol]
         flow = self._flows.get((protocol, which))
         if flow is None:
             flow = self._flows[protocol, which] = _Flow(protocol, step, process)
