@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from bench.clock import Stopwatch
 from bench.lab import COMMIT, MAIN, REPO
 from bench.memory import AnonymousPeak
-from lakebed.env.clock import Instant, SystemClock, after
+from lakebed.env.clock import Instant, after
 from lakebed.format.blocks import ENTRY_SCHEMA
 from lakebed.format.hashing import range_hash
 from lakebed.format.layout import METARANGES_FOLDER, RANGES_FOLDER, TREE_FILE_ENDING, slice_name
@@ -50,6 +50,7 @@ _SLICE_OBJECTS: Final = 50_000
 _NONCE: Final = "bench"
 _STAGED_AT_ONCE: Final = 5_000
 _PROCESSES: Final = 2
+_LAST: Final = Instant(1_700_000_000_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +87,8 @@ class Builder:
     def __init__(self, folder: Path, shape: Shape) -> None:
         self._shape = shape
         self.namespace = folder / "data" / "objects" / REPO
-        # Some days ago, an hour a slice.
-        self._last = after(SystemClock().now(), -3 * 24 * 3600.0)
+        # An hour a slice, all long ago.
+        self._last = _LAST
 
     def address(self, number: int) -> str:
         return f"data/{self._slice(number // _SLICE_OBJECTS)}/{number:020d}"
@@ -256,12 +257,22 @@ def collect(
     )
 
 
-def measure(folder: Path, shape: Shape, *, engine: str, master: str) -> list[Timed]:
-    """Build, collect, change a little, collect again."""
+def built(folder: Path, shape: Shape) -> Builder:
+    """Build, unless the same was built there before."""
+    built, wanted = folder / "built.json", json.dumps(asdict(shape))
+    if built.exists() and built.read_text(encoding="utf-8") == wanted:
+        return Builder(folder, shape)
     shutil.rmtree(folder, ignore_errors=True)
     with Stopwatch() as watch:
         builder = asyncio.run(build(folder, shape))
+    built.write_text(wanted, encoding="utf-8")
     print(f"built in {watch.seconds:.0f} s", file=sys.stderr, flush=True)
+    return builder
+
+
+def measure(folder: Path, builder: Builder, shape: Shape, *, engine: str, master: str) -> list[Timed]:
+    """Collect, change a little, collect again."""
+    (folder / "built.json").unlink()
     with running_server(folder) as server:
         clean = collect(server, engine=engine, master=master, options=["--clean"])
     asyncio.run(change(folder, builder, shape))
@@ -285,7 +296,7 @@ def entry_of(builder: Builder, number: int) -> Entry:
         address=builder.address(number),
         checksum=f"{number:032d}",
         size_bytes=0,
-        mtime=Instant(1_700_000_000_000_000),
+        mtime=_LAST,
         content_type="application/octet-stream",
     )
 
@@ -304,6 +315,9 @@ def main() -> None:
     parser.add_argument("--engine", choices=["spark", "polars"], default="spark")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--work", type=Path, default=_WORK, help="a folder on the disk to be measured")
+    parser.add_argument(
+        "--build-only", action="store_true", help="a later call with the same shape goes on from there"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     objects = arguments.objects
@@ -315,7 +329,10 @@ def main() -> None:
         commits=arguments.commits or max(1, objects * 3 // 2000),
         range_rows=arguments.range_rows,
     )
-    timed = measure(arguments.work, shape, engine=arguments.engine, master=arguments.master)
+    builder = built(arguments.work, shape)
+    if arguments.build_only:
+        return
+    timed = measure(arguments.work, builder, shape, engine=arguments.engine, master=arguments.master)
     shutil.rmtree(arguments.work, ignore_errors=True)
     if arguments.json:
         print(json.dumps({"shape": asdict(shape), "runs": [asdict(each) for each in timed]}, indent=1))
