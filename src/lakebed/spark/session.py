@@ -193,16 +193,23 @@ def _end(gateway: Any) -> None:
         gateway.proc.wait()
 
 
+def failure_of(error: PySparkException | Py4JError) -> UnavailableError:
+    """Return what failed in Spark as one line. Ask while its Java is there: without it errors are empty."""
+    # What Py4J says of an error in Java is that there was one.
+    java = getattr(error, "java_exception", None)
+    text = str(error if java is None else java.toString())
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it does not say why"]
+    # Of a Python function on an executor, the last line of the traceback says what happened.
+    said = lines[-1 if isinstance(error, PythonException) else 0]
+    return UnavailableError(ErrorKind.SPARK_FAILED, f"a Spark job failed: {said}")
+
+
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Say what failed in Spark while it is there to be asked: its errors are empty without their Java."""
     try:
         yield
-    except PySparkException as error:
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        # Of a Python function on an executor, the last line of the traceback says what happened.
-        said = lines[-1] if isinstance(error, PythonException) else lines[0]
-        raise UnavailableError(ErrorKind.SPARK_FAILED, f"a Spark job failed: {said.strip()}") from error
+    except (PySparkException, Py4JError) as error:
+        raise failure_of(error) from error
 
 
 def _not_started(log: Path, why: str) -> InvalidInputError:

@@ -1,10 +1,12 @@
-"""`python -m lakebed.spark.gc run …`, for spark-submit and schedulers that start modules."""
+"""`python -m lakebed.spark.gc run …`, for schedulers that start modules: `lakebed gc` with its words and exit codes.
 
-from lakebed.errors import LakebedError
-from lakebed.spark.gc.command import app
+The command line is another layer's, and found as everybody finds it.
+"""
+
+import sys
+from importlib.metadata import entry_points
 
 if __name__ == "__main__":
-    try:
-        app()
-    except LakebedError as error:
-        raise SystemExit(f"error: {error}") from error
+    (lakebed,) = entry_points(group="console_scripts", name="lakebed")
+    sys.argv[1:1] = ["gc"]
+    lakebed.load()()
