@@ -1,12 +1,15 @@
 """What the simulation has found, each as the shortest run that shows it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from lakebed.auth.caller import SYSTEM
+from lakebed.catalog.objects import Attributes
+from lakebed.catalog.part_uploads import PartUploads, UploadOf
 from lakebed.env.clock import Clock, Instant, SystemClock, after
 from lakebed.env.ids import SeededIds
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, PreconditionError, UnavailableError
@@ -480,3 +483,33 @@ async def test_a_commit_that_starts_over_may_find_its_tree_compacted_meanwhile()
         first = await create("own")
 
         assert await create("compacted-1") == first
+
+
+async def test_an_upload_in_parts_that_is_staged_is_not_said_to_have_failed() -> None:
+    # Seed 2 of "gc-manners": the entry was staged, and the database was away when that was to be noted.
+    class Forgetful(MemoryKV):
+        armed = False
+
+        async def swap(self, partition, key, value, **options):
+            if self.armed and key.startswith(b"uploads/"):
+                raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, "no connection")
+            return await super().swap(partition, key, value, **options)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"abc"
+
+    kv = Forgetful()
+    async with open_lake(kv) as lake:
+        uploads = PartUploads(lake.engine, SYSTEM)
+        begun = await uploads.begin(lake.repo.name, "main", "a", Attributes())
+        of = UploadOf(repo_name=lake.repo.name, branch="main", path="a", id=begun.id)
+        part = await uploads.put(of, 1, body(), size_bytes=3)
+        kv.armed = True
+
+        with pytest.raises(UnavailableError) as caught:
+            await uploads.complete(of, [(1, part.md5)])
+
+        kv.armed = False
+        assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
+        await uploads.complete(of, [(1, part.md5)])
+        assert await lake.show("main") == {"a": "abc"}

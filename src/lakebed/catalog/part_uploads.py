@@ -30,7 +30,7 @@ from lakebed.catalog.digests import Digest
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.objects import Attributes
 from lakebed.env.clock import after
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, UnavailableError
 from lakebed.format.part_uploads import (
     decode_part_upload,
     decode_uploaded_part,
@@ -159,6 +159,7 @@ class PartUploads:
         Raises:
             NotFoundError: `UPLOAD_NOT_FOUND`.
             InvalidInputError: `INVALID_PART`, `PART_ORDER`, `PART_TOO_SMALL`.
+            UnavailableError: `OUTCOME_UNKNOWN`: it may be staged, or is and can be completed once more. Repeat it.
         """
         found = await self._find(of, writing=True)
         if found.upload.state is PartUploadState.COMPLETED:
@@ -179,17 +180,12 @@ class PartUploads:
             metadata={**upload.metadata, **_part_sizes(parts)},
         )
         await self._engine.parts.staging.write(found.repo, upload.branch, [entry], condition=condition)
-        completed = replace(
-            upload,
-            state=PartUploadState.COMPLETED,
-            checksum=checksum,
-            completed_at=await self._engine.parts.kv.now(),
-        )
         try:
-            await self._put(found.repo, completed, found.version)
-        except ConflictError:
-            return checksum  # Somebody else completed it with the same parts.
-        await self._remove_parts(found.repo, upload.id)
+            await self._note_completed(found, checksum)
+        except UnavailableError as error:
+            raise UnavailableError(
+                ErrorKind.OUTCOME_UNKNOWN, f"upload {upload.id} is staged: complete it again ({error})"
+            ) from error
         return checksum
 
     async def abort(self, of: UploadOf) -> None:
@@ -314,6 +310,19 @@ class PartUploads:
         except ConflictError as error:
             raise upload_missing(found.upload.id) from error
         return kept
+
+    async def _note_completed(self, found: _Found, checksum: str) -> None:
+        completed = replace(
+            found.upload,
+            state=PartUploadState.COMPLETED,
+            checksum=checksum,
+            completed_at=await self._engine.parts.kv.now(),
+        )
+        try:
+            await self._put(found.repo, completed, found.version)
+        except ConflictError:
+            return  # Somebody else completed it with the same parts.
+        await self._remove_parts(found.repo, found.upload.id)
 
     async def _complete_in_store(
         self, store: ObjectStore, upload: PartUpload, parts: Sequence[UploadedPart]
