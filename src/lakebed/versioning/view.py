@@ -13,14 +13,14 @@ import msgspec
 import pyarrow as pa
 
 from lakebed.committed.trees import Trees
-from lakebed.errors import ErrorKind, NotFoundError, UnavailableError
+from lakebed.errors import CorruptError, ErrorKind, LakebedError, NotFoundError, UnavailableError
 from lakebed.format.blocks import ENTRY_SCHEMA
 from lakebed.format.merge import as_changes, newest_wins, without_tombstones
 from lakebed.format.search import count_up_to
 from lakebed.limits import SCAN_PAGE_ITEMS, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Entry
-from lakebed.model.ids import MetarangeId, Path
+from lakebed.model.ids import CommitId, MetarangeId, Path
 from lakebed.model.repository import Repository
 from lakebed.refs.resolve import ResolvedRef
 from lakebed.staging.reader import LayersMovedError
@@ -38,6 +38,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     tree: MetarangeId
     branch: Branch | None = None
+    commit: CommitId | None = None
+    """The commit whose tree it is, if that was asked for."""
 
 
 class View:
@@ -57,7 +59,8 @@ class View:
         """Return what a reader of a resolved ref sees."""
         if resolved.staged and resolved.record is not None:
             return await self.source(repo, resolved.record.value)
-        return Source(tree=(await self._parts.commits.get(repo, resolved.commit_id)).tree)
+        commit = await self._parts.commits.get(repo, resolved.commit_id)
+        return Source(tree=commit.tree, commit=resolved.commit_id)
 
     async def stat(self, repo: Repository, source: Source, path: Path) -> Entry:
         """Return the entry of `path`, or raise `NotFoundError` (`OBJECT_NOT_FOUND`)."""
@@ -75,7 +78,10 @@ class View:
             if read is not source.branch:
                 source = await self.source(repo, read)
         trees = await self._parts.trees_of(repo)
-        return await trees.lookup(source.tree, path)
+        try:
+            return await trees.lookup(source.tree, path)
+        except CorruptError as error:
+            raise await self._explained(repo, source, error) from error
 
     async def list(
         self,
@@ -116,9 +122,12 @@ class View:
         """Yield everything from `start` on as entry blocks in key order."""
         trees = await self._parts.trees_of(repo)
         if source.branch is None or not layers_of(source.branch):
-            async with aclosing(trees.scan(source.tree, start=start, prefix=prefix)) as blocks:
-                async for block in blocks:
-                    yield block
+            try:
+                async with aclosing(trees.scan(source.tree, start=start, prefix=prefix)) as blocks:
+                    async for block in blocks:
+                        yield block
+            except CorruptError as error:
+                raise await self._explained(repo, source, error) from error
             return
         cursor = start
         async with aclosing(
@@ -140,6 +149,19 @@ class View:
         ) as changes:
             async for block in changes:
                 yield without_tombstones(block)
+
+    async def _explained(self, repo: Repository, source: Source, error: CorruptError) -> LakebedError:
+        """Return why a tree cannot be read: that of a commit which garbage collection has let go is no damage."""
+        if error.kind is not ErrorKind.FILE_MISSING or source.commit is None:
+            return error
+        try:
+            await self._parts.commits.require_standing(repo, source.commit)
+        except NotFoundError:
+            return NotFoundError(
+                ErrorKind.DATA_MISSING,
+                f"commit {source.commit} expired, and garbage collection has removed what it held",
+            )
+        return error
 
     async def _first_keys(self, repo: Repository, source: Source, prefix: str, scan: Scan) -> Peek | None:
         """Return how to look ahead; where nothing is staged, the tree's own blocks tell as fast."""
