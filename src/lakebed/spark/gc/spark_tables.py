@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException, PythonException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from lakebed.env.clock import Instant
@@ -110,12 +110,19 @@ class SparkTables:
     def union(self, *tables: Rows) -> Rows:
         first, *others = [table for table in tables if not table.is_empty] or tables[:1]
         for other in others:
-            first = Rows(first.frame.unionByName(other.frame), kept=first.kept and other.kept)
+            amount = None
+            if first.amount is not None and other.amount is not None:
+                amount = first.amount + other.amount
+            frame = first.frame.unionByName(other.frame)
+            first = Rows(frame, kept=first.kept and other.kept, amount=amount)
         return first
 
     def pick(self, table: Rows, **columns: str) -> Rows:
         frame = table.frame.select(*(fn.col(old).alias(new) for new, old in columns.items()))
-        return Rows(frame, kept=table.kept, amount=table.amount if table.is_empty else None)
+        amount = table.amount
+        if amount is not None and columns.get("size") != "size":
+            amount = Amount(amount.objects)
+        return Rows(frame, kept=table.kept, amount=amount)
 
     def addresses(self, names: Rows, folder: str) -> Rows:
         name = fn.concat(fn.lit(folder), fn.col("name"), fn.lit(TREE_FILE_ENDING))
@@ -185,17 +192,18 @@ class SparkTables:
     async def keep(self, table: Rows) -> Rows:
         if table.kept:
             return table
-        frame = await self._do(
-            lambda: table.frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
+        # Counted as it is computed: to go through it again for that would be one more job.
+        counted = Observation()
+        frame = table.frame.observe(counted, *_counts(table.frame))
+        kept = await self._do(
+            lambda: frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
         )
-        return Rows(frame, kept=True, amount=table.amount)
+        return Rows(kept, kept=True, amount=Amount(**await self._do(lambda: counted.get)))
 
     async def amount(self, table: Rows) -> Amount:
         if table.amount is None:
-            size = fn.sum("size") if "size" in table.frame.columns else fn.lit(0)
-            counts = table.frame.agg(fn.count("*"), fn.coalesce(size, fn.lit(0)))
-            objects, total = (await self._do(counts.collect))[0]
-            table.amount = Amount(objects, total)
+            [row] = await self._do(table.frame.agg(*_counts(table.frame)).collect)
+            table.amount = Amount(**row.asDict())
         return table.amount
 
     async def shares(self, table: Rows, now: Instant) -> Sequence[Share]:
@@ -215,7 +223,8 @@ class SparkTables:
             return ()
         columns = kind.schema.names
         files = 1 if rows <= rows_per_file else -(-rows // int(rows_per_file * _FILLED))
-        parts = kept.frame.select(*columns).repartition(files, columns[0])
+        rows_to_save = kept.frame.select(*columns)
+        parts = rows_to_save.coalesce(1) if files == 1 else rows_to_save.repartition(files, columns[0])
         task = spark_tasks.saving(self._store, kind, folder, rows_per_file=rows_per_file)
         saved = await self._do(parts.mapInArrow(task, _FILES).collect)
         return tuple(sorted((DataFile(*row) for row in saved), key=lambda file: file.key))
@@ -261,6 +270,12 @@ def _failed(text: str, *, is_python: bool) -> LakebedError:
 
 def _file_table(files: Sequence[DataFile]) -> pa.Table:
     return pa.table([[file.key for file in files], [file.rows for file in files]], schema=_FILE_ROWS)
+
+
+def _counts(frame: DataFrame) -> list[Column]:
+    """Return the columns of an `Amount`."""
+    size = fn.sum(fn.col("size") if "size" in frame.columns else fn.lit(0))
+    return [fn.count(fn.lit(1)).alias("objects"), fn.coalesce(size, fn.lit(0)).alias("bytes")]
 
 
 def _prefix() -> Column:
