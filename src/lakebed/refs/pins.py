@@ -41,16 +41,20 @@ class Held:
         self._renewed = clock.monotonic()
 
     def renewed(self, pin: Pin, begun: float) -> None:
-        """Take down that a renewal which began then has arrived."""
-        self.pin, self._renewed = pin, begun
+        """Take down that a renewal which began then has arrived, unless there was nothing left to renew."""
+        if self._is_held():
+            self.pin, self._renewed = pin, begun
 
     def require(self) -> None:
         """Raise `UnavailableError` if the pin may have run out: what is left to read may be gone."""
-        if self._clock.monotonic() - self._renewed >= PIN_SECONDS:
+        if not self._is_held():
             raise UnavailableError(
                 ErrorKind.STORE_UNAVAILABLE,
                 f"{self.pin.reason} was held up for so long that what it reads may be gone: start it again",
             )
+
+    def _is_held(self) -> bool:
+        return self._clock.monotonic() - self._renewed < PIN_SECONDS
 
 
 class Pins:

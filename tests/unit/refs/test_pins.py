@@ -154,6 +154,19 @@ async def test_a_reader_that_could_not_renew_its_pin_in_time_is_told_to_stop(wor
         held.require()
 
 
+async def test_a_renewal_that_comes_too_late_does_not_bring_back_what_went_meanwhile(world: World) -> None:
+    now = world.clock.now()
+    pin = Pin(id=Nonce("p"), reason="export", made_at=now, renewed_at=now)
+    held = Held(world.clock, pin)
+    world.clock.advance(PIN_SECONDS - 1)
+    begun = world.clock.monotonic()
+    world.clock.advance(1)
+    held.renewed(pin, begun)
+
+    with pytest.raises(UnavailableError, match="start it again"):
+        held.require()
+
+
 def refuse_swaps(call: Call) -> Fault | None:
     return Refused() if call.operation is Operation.SWAP else None
 
