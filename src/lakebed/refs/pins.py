@@ -1,7 +1,7 @@
 """Pins: what a long scan reads stays readable until it is over. Order matters.
 
     1. pin      write `pins/<id>`, before the branch is read
-    2. read     and renew the pin at half of its life
+    2. read     and renew the pin at a third of its life
     3. unpin    remove it
 
 A layer that left its branch after a live pin was made is kept (`oldest_pin`): it may be one that the reader is still going
@@ -85,7 +85,7 @@ class Pins:
 
     async def _renew(self, repo: Repository, held: Held) -> None:
         while True:
-            await self._clock.sleep(PIN_SECONDS / 2)
+            await self._clock.sleep(PIN_SECONDS / 3)
             begun = self._clock.monotonic()
             with suppress(LakebedError):  # The next time, or `require` will tell.
                 pin = replace(held.pin, renewed_at=await self._kv.now())

@@ -176,6 +176,7 @@ async def test_a_held_pin_is_renewed_for_as_long_as_the_scan_takes(repo: Reposit
     kv = MemoryKV(clock=clock)
     async with Pins(kv, clock=clock, ids=SeededIds(1)).held(repo, "export") as held:
         made = held.pin.made_at
+        await clock.advance(1)
         for _ in range(20):
             await clock.leap(PIN_SECONDS / 2, steps=1)
             held.require()
@@ -184,20 +185,23 @@ async def test_a_held_pin_is_renewed_for_as_long_as_the_scan_takes(repo: Reposit
     assert await pins_left(kv, repo) == []
 
 
-async def test_a_database_that_is_away_for_one_renewal_does_no_harm_and_for_two_is_told(
+async def test_a_database_that_is_away_for_one_renewal_does_no_harm_and_for_three_is_told(
     repo: Repository,
 ) -> None:
     clock = LeapClock()
     kv = FaultyKV(MemoryKV(clock=clock), plan=lambda _call: None, clock=clock)
     async with Pins(kv, clock=clock, ids=SeededIds(1)).held(repo, "export") as held:
+        await clock.advance(1)
         kv.plan = refuse_swaps
-        await clock.leap(PIN_SECONDS / 2 - 1, steps=2)
+        await clock.leap(PIN_SECONDS / 3, steps=2)
         held.require()
         kv.plan = lambda _call: None
-        await clock.leap(PIN_SECONDS / 2, steps=1)
+        await clock.leap(PIN_SECONDS / 4, steps=1)
         held.require()
         kv.plan = refuse_swaps
-        await clock.leap(PIN_SECONDS / 2, steps=2)
+        await clock.leap(PIN_SECONDS / 3, steps=3)
+        kv.plan = lambda _call: None
+        await clock.leap(PIN_SECONDS / 3, steps=1)
         with pytest.raises(UnavailableError, match="start it again"):
             held.require()
 
