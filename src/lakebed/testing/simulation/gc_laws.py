@@ -3,7 +3,7 @@
 - Nothing is deleted that something refers to.
 - Nothing refers to what is not there: no row, no layer, no ref is ever written on top of a deleted object or file.
 - A mark that counts lists nothing that something refers to; two marks are for what nobody can see, and, where ages are
-  shorter than they should be, for what was on its way then.
+  shorter than they should be, for what was on its way then (`gc_uploads`). What is listed twice, nothing refers to.
 - It condemns no commit that the rules keep.
 - None counts of a run among clocks that are too far apart.
 - Whoever was told to be careful deletes no large share; whoever puts aside has a copy of what it deletes, and a copy goes
@@ -53,6 +53,7 @@ from lakebed.refs.keys import (
     link_address,
 )
 from lakebed.testing.simulation.gc_model import TREE_FOLDERS, Reachability
+from lakebed.testing.simulation.gc_uploads import Uploads
 from lakebed.testing.simulation.network import Delivery
 from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.world import World
@@ -61,8 +62,6 @@ from lakebed.testing.simulation.world import World
 _SLACK_SECONDS = 120.0
 
 
-# Whoever takes longer from the object to the row was held up.
-_SLOW_SECONDS = 1.0
 # Requests that make an object, at the last key that they name.
 _MAKES = frozenset({"put", "copy", "complete-upload"})
 
@@ -87,12 +86,9 @@ class GcLaws:
         self._attempt = ""
         self._stayed_before: set[str] = set()
         """What had to stay then."""
-        self._stored: dict[str, float] = {}
-        """When each object and tree file was stored that is there."""
-        self._named: dict[str, float] = {}
-        """When something referred to an address for the first time."""
-        self._began: dict[str, float] = {}
-        """When each run began."""
+        self._uploads = Uploads()
+        self._stored: set[str] = set()
+        """Objects and tree files that are there."""
         self._newest: Share | None = None
         self.restoring = False
         """Whether a dump is being restored: what it names was garbage until then, and marks are discarded after it."""
@@ -113,13 +109,13 @@ class GcLaws:
             branch = decode_branch(value)
             if isinstance(branch, Branch) and not branch.tentative:
                 staged = self.model.staged(branch)
-                self._name(staged)
+                self._uploads.named(staged)
                 self._require_there(staged, f"branch {branch.name}")
                 self._require_commit(branch.commit_id, f"branch {branch.name}")
         elif key.startswith(LINKS_PREFIX):
-            self._name([link_address(key)])
+            self._uploads.named([link_address(key)])
         elif key.startswith(UPLOADS_PREFIX):
-            self._name([decode_part_upload(value).address])
+            self._uploads.named([decode_part_upload(value).address])
         elif key.startswith(TAGS_PREFIX):
             tag = decode_tag(value)
             if isinstance(tag, Tag) and not tag.tentative:
@@ -135,7 +131,7 @@ class GcLaws:
             return
         rows = [row for row in rows if row.key.startswith(ROW_PREFIX)]
         found = [address for row in rows if (address := self.model.row(row.key, row.value)) is not None]
-        self._name(found)
+        self._uploads.named(found)
         self._require_there(found, f"a row of {partition}")
 
     def deleting(self, partition: str, keys: Sequence[bytes]) -> None:
@@ -146,7 +142,8 @@ class GcLaws:
         if error is not None or not write:
             return
         if verb in _MAKES:
-            self._stored.setdefault(keys[-1], self._time)
+            self._stored.add(keys[-1])
+            self._uploads.stored(keys[-1])
         if verb != "delete":
             return
         self._check_copies_dropped(key for key in keys if key.startswith(QUARANTINE_FOLDER))
@@ -157,8 +154,7 @@ class GcLaws:
         if lost := gone & self.model.must_stay(self._now):
             raise LawBrokenError(f"{delivery.process} deleted {sorted(lost)}, which something refers to")
         self._check_manners(delivery, gone)
-        for key in gone:
-            self._stored.pop(key, None)
+        self._stored -= gone
 
     def _check_manners(self, delivery: Delivery, gone: set[str]) -> None:
         args = delivery.op.args if delivery.op is not None else {}
@@ -171,7 +167,7 @@ class GcLaws:
                 for key in self._bucket.objects
                 if key.startswith(QUARANTINE_FOLDER)
             }
-            if lost := gone & self._stored.keys() - aside:
+            if lost := gone & self._stored - aside:
                 raise LawBrokenError(f"{delivery.op} deleted {sorted(lost)}, and has put nothing aside")
 
     def _check_copies_dropped(self, keys: Iterable[str]) -> None:
@@ -184,26 +180,13 @@ class GcLaws:
                 raise LawBrokenError(f"{key} was deleted, before its time, and the object is not back")
 
     @property
-    def _time(self) -> float:
-        return self._world.loop.time()
-
-    def _name(self, addresses: Iterable[str]) -> None:
-        for address in addresses:
-            self._named.setdefault(address, self._time)
-
-    def _was_on_its_way(self, address: str, run: str) -> bool:
-        """Return whether a slow writer has stored it, and has said so only after a run had begun."""
-        named = self._named.get(address, 0.0)
-        return named > self._began[run] and named > self._stored.get(address, named) + _SLOW_SECONDS
-
-    @property
     def _now(self) -> Instant:
         return self._world.clock.now()
 
     def _state_swapped(self, value: bytes) -> None:
         state = decode_gc_state(value)
         if state.lease is not None:
-            self._began.setdefault(state.lease.run, self._time)
+            self._uploads.began(state.lease.run)
         if state.lease is not None and state.lease.attempt not in ("", self._attempt):
             self._attempt = state.lease.attempt
             self._stayed_before = self.model.must_stay(self._now)
@@ -220,7 +203,8 @@ class GcLaws:
         summary = decode_summary(self._bucket.objects[summary_key(mark.run)].data)
         wrong = objects & stay
         if summary.min_age_seconds < self._link_seconds:
-            wrong = {each for each in wrong if not self._was_on_its_way(each, mark.run)}
+            wrong -= self._uploads.under_way(mark.run)
+        wrong |= (marked := self._addresses(summary.marked_files)) & stay
         if mark.kind is MarkKind.CLEAN:
             # An optimized run only carries files over. And an operation that was taken for dead may begin once more,
             # under the same name: what it wrote is listed once, and not a second time.
@@ -230,7 +214,7 @@ class GcLaws:
         op = self._world.network.delivering.op
         if op is not None and op.args.get("apart", 0.0) > GC_CLOCK_SLACK_SECONDS + _SLACK_SECONDS:
             raise LawBrokenError(f"{op} has marked, though nobody knows what time it is")
-        self._newest = Share(len(self._addresses(summary.marked_files) & objects), saved.objects)
+        self._newest = Share(len(marked & objects), saved.objects)
         if wrong and not self.restoring:
             raise LawBrokenError(
                 f"the {kind} mark of run {mark.run} lists {sorted(wrong)}, which something refers to"
