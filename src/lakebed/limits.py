@@ -182,8 +182,9 @@ COMPACTION_REST_SECONDS = 1.0
 COMPACTION_REST_SECONDS_MAX = 30.0
 # Looking takes no more than one part in so many of a worker's time, however many branches there are.
 COMPACTION_POLL_SHARE = 5
-# Branches whose records one poll decides on: half of them those with the most layers, the others in turn.
-COMPACTION_BRANCHES_AT_HAND = 500
+# Branches whose records one poll decides on: half of them those with the most layers, the others in turn. A tenth of a
+# millisecond each, and a worker with two places polls for every two jobs.
+COMPACTION_BRANCHES_AT_HAND = 200
 # Sealed tokens are counted once. So many counts are remembered (100 bytes each), and so many rows and tokens (a tenth of
 # a millisecond each) counted in a poll.
 COMPACTION_COUNTS_MAX = 100_000
