@@ -22,6 +22,7 @@ from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED
 from lakebed.model.commits import Commit
 from lakebed.model.entries import Entry
 from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId, Nonce, Path, RepoName, RepoUid
+from lakebed.model.layers import TokenLayer
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.keys import commit_key
@@ -513,3 +514,29 @@ async def test_an_upload_in_parts_that_is_staged_is_not_said_to_have_failed() ->
         assert caught.value.kind is ErrorKind.OUTCOME_UNKNOWN
         await uploads.complete(of, [(1, part.md5)])
         assert await lake.show("main") == {"a": "abc"}
+
+
+async def test_a_retired_layer_that_is_dropped_while_it_is_listed_is_no_damage() -> None:
+    # Seed 3 of "gc-storms": a cleaner died between the entry for a token and the swap of its branch's record. Whoever
+    # came next dropped the token, a grace later, and the record still had it among the retired.
+    class Dropping(MemoryKV):
+        looks = -1
+
+        async def get(self, partition, key):
+            if key == OPEN_KEY and self.looks >= 0:
+                self.looks += 1
+                if self.looks == 2:
+                    await self.delete_rows(partition, [OPEN_KEY])
+            return await super().get(partition, key)
+
+    kv = Dropping()
+    async with open_lake(kv) as lake:
+        await lake.commit("main", a="1")
+        record = (await lake.engine.parts.branches.get(lake.repo, BranchName("main"))).value
+        assert [type(each.layer) for each in record.retired] == [TokenLayer]
+        kv.looks = 0
+
+        page = await lake.engine.gc.prepare_uncommitted(lake.repo, None)
+
+        assert kv.looks == 2
+        assert (page.rows, page.following) == (1, None)
