@@ -127,6 +127,7 @@ class TablesSuite:
         ]
         assert (await tables.amount(joined)).objects == 4
         assert await tables.amount(tables.union(none, none)) == Amount()
+        assert (await tables.amount(tables.pick(joined, renamed="name"))).objects == 4
         assert self.rows(tables.pick(joined, renamed="name"), "renamed") == [("a",), ("a",), ("b",), ("b",)]
         assert self.rows(tables.distinct(joined), "name", "live") == [("a", True), ("b", False)]
         assert await tables.amount(tables.distinct(tables.pick(none, other="name"))) == Amount()
@@ -191,10 +192,10 @@ class TablesSuite:
             uid=RepoUid("u"),
             commits=(),
             nonces=("pending",),
-            attempts=(Attempts("live", 7, (3,)), Attempts("other-one", 0)),
+            attempts=(Attempts("live", 7, (3,)), Attempts("other-1", 0)),
         )
         gone = [f"{SOME}-{nonce}" for nonce in ("left", "live-7", "live-6", "dead-9", "live-x", "livelong-8")]
-        kept = [f"{SOME}-{nonce}" for nonce in ("pending", "live-8", "live-3", "other-one-1")]
+        kept = [f"{SOME}-{nonce}" for nonce in ("pending", "live-8", "live-3", "other-1-1")]
         odd = [f"{RANGES_FOLDER}x.parquet", f"{RANGES_FOLDER}{SOME}-left", f"data/{SOME}-left.parquet"]
         files = [f"{folder}{name}.parquet" for name in gone for folder in (RANGES_FOLDER, METARANGES_FOLDER)]
         addresses = [*files, *(f"{RANGES_FOLDER}{name}.parquet" for name in kept), *odd]

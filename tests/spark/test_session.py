@@ -22,6 +22,9 @@ pytestmark = pytest.mark.timeout(600)
 ALONE = """
 from lakebed.errors import InvalidInputError
 from lakebed.spark.session import open_session
+with open_session("dying", master="local[1]") as spark:
+    spark.sparkContext._gateway.proc.kill()
+    spark.sparkContext._gateway.proc.wait()
 try:
     with open_session("nowhere", master="nowhere"):
         pass

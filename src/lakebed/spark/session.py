@@ -8,12 +8,13 @@ One of our own says nothing: what Spark writes goes to a file. Its files lie in 
 with it, and so does its Java, so that another can be started after it, with other settings.
 """
 
+import logging
 import os
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -107,6 +108,8 @@ def _launched(app: str, master: str | None, conf: Mapping[str, str]) -> Iterator
 
 @contextmanager
 def _own(app: str, master: str, conf: Mapping[str, str], log: Path | None) -> Iterator[SparkSession]:
+    # That its Java is gone is told by what fails; how the connection to it ended helps nobody.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with TemporaryDirectory(prefix="lakebed-spark-", ignore_cleanup_errors=True) as made:
         folder = Path(made)
         settings = SparkConf(loadDefaults=False).setMaster(master).setAppName(app)
@@ -160,8 +163,11 @@ class _Driver:
         try:
             SparkSession(self.context).stop()
         except (Py4JError, ConnectionError):
-            # It is gone already: there is nothing left to stop in it.
+            # It is gone already. PySpark finds that out, forgets it, and can then be told to stop.
+            with suppress(Py4JError, ConnectionError):
+                self.context.stop()
             self.context.stop()
+            SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001  nothing public does
         finally:
             _end(self.gateway)
 
