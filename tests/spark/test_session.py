@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from lakebed.errors import InvalidInputError, UnavailableError
-from lakebed.spark.session import open_session
+from lakebed.spark.session import failure_of, open_session
 from lakebed.spark.settings import cores_of, driver_bytes, is_one_machine
 from tests.spark.conftest import CLUSTER, LOCAL, on
 
@@ -74,6 +75,11 @@ def test_what_fails_in_java_is_told_in_one_line() -> None:
     said = r"^a Spark job failed: java\.lang\.NumberFormatException: .*moon"
     with pytest.raises(UnavailableError, match=said), open_session("failing") as inner:
         inner.sparkContext._jvm.java.lang.Integer.parseInt("moon")
+
+
+@pytest.mark.parametrize("error", [Py4JNetworkError("sending"), ConnectionRefusedError(111, "refused")])
+def test_a_java_that_is_gone_is_told_in_words(error: Py4JNetworkError | ConnectionError) -> None:
+    assert str(failure_of(error)).startswith("a Spark job failed: the driver's Java is gone")
 
 
 def test_a_session_of_our_own_has_the_java_of_the_package_says_nothing_and_leaves_nothing(

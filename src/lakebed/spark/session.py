@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError, PythonException
 from pyspark.java_gateway import launch_gateway
@@ -199,15 +199,20 @@ def _end(gateway: Any) -> None:
         gateway.proc.wait()
 
 
-def failure_of(error: PySparkException | Py4JError) -> UnavailableError:
+def failure_of(error: PySparkException | Py4JError | ConnectionError) -> UnavailableError:
     """Return what failed in Spark as one line. Ask while its Java is there: without it errors are empty."""
+    return UnavailableError(ErrorKind.SPARK_FAILED, f"a Spark job failed: {_said(error)}")
+
+
+def _said(error: PySparkException | Py4JError | ConnectionError) -> str:
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return "the driver's Java is gone (was it killed, or out of memory?)"
     # What Py4J says of an error in Java is that there was one.
     java = getattr(error, "java_exception", None)
     text = str(error if java is None else java.toString())
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it does not say why"]
     # Of a Python function on an executor, the last line of the traceback says what happened.
-    said = lines[-1 if isinstance(error, PythonException) else 0]
-    return UnavailableError(ErrorKind.SPARK_FAILED, f"a Spark job failed: {said}")
+    return lines[-1 if isinstance(error, PythonException) else 0]
 
 
 @contextmanager
