@@ -1,9 +1,9 @@
 """Bugs in garbage collection, to be planted, of the kind that takes reads and listings for something else than they are."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -13,15 +13,13 @@ from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.errors import UnavailableError
 from lakebed.format.gc import UNCOMMITTED_FILE, UncommittedSource
 from lakebed.format.layout import slice_time
-from lakebed.gc import uncommitted
+from lakebed.gc import commit_lists, uncommitted
 from lakebed.gc.layer_addresses import Found, LayerAddresses, LayerSource
 from lakebed.gc.service import GarbageCollection
-from lakebed.gc.uncommitted import UncommittedLists
 from lakebed.model.ids import EMPTY_TREE
-from lakebed.spark.gc import decide, gathering, polars_tables, quarantine, sweep, sweeping
+from lakebed.spark.gc import decide, gathering, polars_tables, quarantine, saved, sweep, sweeping
 from lakebed.spark.gc.lease import Lease
 from lakebed.spark.gc.polars_tables import PolarsTables
-from lakebed.testing.simulation.gc_job import SimStore
 
 
 def compacted_trees_compared_by_identity(patch: pytest.MonkeyPatch) -> None:
@@ -92,7 +90,17 @@ def _is_retired(source: Any) -> bool:
 
 def failed_listings_are_empty(patch: pytest.MonkeyPatch) -> None:
     """What the server has listed cannot be read: then there is nothing."""
-    _take_failures_for_nothing(patch, "read", lambda kind: kind is UNCOMMITTED_FILE)
+    original = PolarsTables.read
+
+    async def read(self, files, kind):
+        try:
+            return await original(self, files, kind)
+        except UnavailableError:
+            if kind is not UNCOMMITTED_FILE:
+                raise
+            return self.of(kind.schema.empty_table())
+
+    patch.setattr(PolarsTables, "read", read)
 
 
 def failed_ranges_are_empty(patch: pytest.MonkeyPatch) -> None:
@@ -109,46 +117,6 @@ def failed_ranges_are_empty(patch: pytest.MonkeyPatch) -> None:
         return self.union(*found)
 
     patch.setattr(PolarsTables, "addresses_of", addresses_of)
-    nothing_is_tried_again(patch)
-
-
-def _take_failures_for_nothing(patch: pytest.MonkeyPatch, name: str, concerns: Callable[[Any], bool]) -> None:
-    original = getattr(PolarsTables, name)
-
-    async def read(self, files, kind):
-        if not concerns(kind):
-            return await original(self, files, kind)
-        found = [self.of(kind.schema.empty_table())]
-        for file in files:
-            try:
-                found.append(await original(self, [file], kind))
-            except UnavailableError:
-                continue
-        return self.union(*found)
-
-    patch.setattr(PolarsTables, name, read)
-    nothing_is_tried_again(patch)
-
-
-def nothing_is_tried_again(patch: pytest.MonkeyPatch) -> None:
-    async def once(_self, call):
-        return await call()
-
-    patch.setattr(SimStore, "_again", once)
-
-
-def dropped_layers_are_empty(patch: pytest.MonkeyPatch) -> None:
-    """A layer is dropped while a branch is being read: then it had nothing."""
-    original = UncommittedLists._sources
-
-    async def branch(self, repo, record, cursor):
-        try:
-            async for step in original(self, repo, record, cursor):
-                yield step
-        except uncommitted.GoneError:
-            return
-
-    patch.setattr(UncommittedLists, "_branch", branch)
 
 
 def marks_not_discarded_by_a_restore(patch: pytest.MonkeyPatch) -> None:
@@ -173,8 +141,8 @@ def shares_not_counted(patch: pytest.MonkeyPatch) -> None:
 def deleted_before_it_is_put_aside(patch: pytest.MonkeyPatch) -> None:
     original = sweep.sweep_chunk
 
-    async def sweep_chunk(store, chunk, *, aside, rate, clock):
-        return await original(_Hasty(store), chunk, aside=aside, rate=rate, clock=clock)
+    async def sweep_chunk(store, *args, **options):
+        return await original(_Hasty(store), *args, **options)
 
     patch.setattr(polars_tables, "sweep_chunk", sweep_chunk)
 
@@ -223,3 +191,34 @@ def lease_not_asked_for(patch: pytest.MonkeyPatch) -> None:
         return self._clock.now()
 
     patch.setattr(Lease, "check", check)
+
+
+def no_commit_told_to_be_live(patch: pytest.MonkeyPatch) -> None:
+    original = commit_lists._encode
+
+    def encode(decided, ids):
+        return original(replace(decided, live=frozenset()), ids)
+
+    patch.setattr(commit_lists, "_encode", encode)
+
+
+def nothing_live_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "require_live", lambda **_amounts: None)
+
+
+def state_of_another_repository(patch: pytest.MonkeyPatch) -> None:
+    """It was made from the same dump: its commits and ranges are the same, what it has listed is not."""
+    original = saved.STATE
+
+    class Foreign:
+        def open(self, data):
+            found = original.open(data)
+            return msgspec.structs.replace(
+                found, uid="another", bound="v" * 20, ahead=(), candidates=(), watched=()
+            )
+
+    patch.setattr(saved, "STATE", Foreign())
+
+
+def states_of_others_used(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(saved, "require_uid", lambda _found, _started, *, what: None)

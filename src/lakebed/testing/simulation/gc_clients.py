@@ -18,6 +18,7 @@ from lakebed.catalog.settings import Settings
 from lakebed.env.clock import after
 from lakebed.errors import ConflictError, ErrorKind, NotFoundError
 from lakebed.format.gc import QUARANTINE_FOLDER
+from lakebed.format.layout import DATA_FOLDER, METARANGES_FOLDER, RANGES_FOLDER
 from lakebed.format.links import decode_link
 from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS
 from lakebed.model.entries import Entry, Tombstone
@@ -31,7 +32,7 @@ from lakebed.spark.gc.protocol import mark, restore, sweep
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clients import PATHS, WORK, Client, Lake
 from lakebed.testing.simulation.clock import SimClock
-from lakebed.testing.simulation.gc_job import GC_PART, Line, SimServer, open_job
+from lakebed.testing.simulation.gc_job import GC_PART, Line, SimServer, StoreFaults, open_job
 from lakebed.testing.simulation.gc_watch import GcWatch
 from lakebed.testing.simulation.history import Op, Outcome
 from lakebed.testing.simulation.loop import PART
@@ -41,6 +42,14 @@ from lakebed.versioning.commit import CommitRequest
 
 TAGS = ("v1", "v2")
 
+# What a collector reads: of the ranges, some.
+_READ = (
+    DATA_FOLDER,
+    METARANGES_FOLDER,
+    "/uncommitted/",
+    "/state/",
+    *(f"{RANGES_FOLDER}{each}" for each in "048cf"),
+)
 # Long before there was a lakebed: clients set the dates of their commits.
 _LONG_AGO = 1_000_000_000
 # The database's clock may jump ahead and shorten every grace.
@@ -79,6 +88,8 @@ class Manners:
     """How many take the lease whoever has it."""
     store_ahead: tuple[float, ...] = (0.0,)
     """How far the store's clock is ahead, in seconds: one of these."""
+    unreadable: float = 0.0
+    """How many cannot read something, however often they try."""
 
 
 @dataclass(slots=True)
@@ -132,9 +143,11 @@ class GcClient(Client):
             options = replace(options, allow_large=False)
         ahead = manners.pick(lake.manners.store_ahead)
         takeover = manners.happens(lake.manners.takeover)
+        unreadable = manners.pick(_READ) if manners.happens(lake.manners.unreadable) else None
 
         async def call() -> None:
-            job = await self._job(job_chance, skew=skew, ahead=ahead, takeover=takeover)
+            faults = StoreFaults(ahead_seconds=ahead, unreadable=unreadable)
+            job = await self._job(job_chance, faults, skew=skew, takeover=takeover)
             for step in steps:
                 await self._in_turn(lambda step=step: step(job, options))  # type: ignore[misc]
 
@@ -161,13 +174,13 @@ class GcClient(Client):
         run, job_chance = self.chance.pick(documents), self.chance.fork("line")
 
         async def call() -> None:
-            job = await self._job(job_chance)
+            job = await self._job(job_chance, StoreFaults())
             await self._in_turn(lambda: restore(job, run))
 
         return await self._collect("restore_run", call, run=run)
 
     async def _job(
-        self, chance: Chance, *, skew: float = 0.0, ahead: float = 0.0, takeover: bool = False
+        self, chance: Chance, faults: StoreFaults, *, skew: float = 0.0, takeover: bool = False
     ) -> JobWorld[Any]:
         lake = self.lake
         line = Line(
@@ -177,7 +190,7 @@ class GcClient(Client):
             line, lake.repo, holder=self.process.name, link_seconds=lake.link_seconds, takeover=takeover
         )
         clock = SimClock(lake.world.loop, skew_seconds=skew)
-        return open_job(server, await self.process.engine.store_of(lake.repo), clock, ahead_seconds=ahead)
+        return open_job(server, await self.process.engine.store_of(lake.repo), clock, faults=faults)
 
     async def _collect(self, kind: str, call: Callable[[], Awaitable[None]], **args: Any) -> Op:
         async def collect() -> None:

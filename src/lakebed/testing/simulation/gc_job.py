@@ -179,18 +179,29 @@ class SimServer:
         await self._line.ask("end", call)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFaults:
+    """What is wrong with a store."""
+
+    ahead_seconds: float = 0.0
+    unreadable: str | None = None
+    """What is in the names of objects and folders that cannot be read; None if all can."""
+
+
 class SimStore:
     """The `Store` of a job: the namespace, as the job's process reaches it. What fails is tried again, as obstore does.
 
-    The store's clock may be `ahead_seconds` of everybody else's.
+    The store's clock may be ahead of everybody else's, and some things cannot be read, however often it is tried.
     """
 
-    def __init__(self, store: ObjectStore, clock: Clock, *, ahead_seconds: float = 0.0) -> None:
+    def __init__(self, store: ObjectStore, clock: Clock, faults: StoreFaults) -> None:
         self._store = store
         self._clock = clock
-        self._ahead_seconds = ahead_seconds
+        self._ahead_seconds = faults.ahead_seconds
+        self._unreadable = faults.unreadable
 
     async def get(self, key: str) -> bytes:
+        self._require_readable(key)
         return await self._again(lambda: self._store.get(key))
 
     async def put(self, key: str, data: bytes) -> None:
@@ -211,6 +222,7 @@ class SimStore:
 
     async def list(self, prefix: str) -> AsyncIterator[pa.Table]:
         async for page in self._store.list(prefix, page_items_max=20):
+            self._require_readable(prefix)
             yield self._objects(page)
 
     async def delete(self, keys: Sequence[str]) -> None:
@@ -218,6 +230,10 @@ class SimStore:
 
     async def copy(self, source: str, target: str) -> None:
         await self._again(lambda: self._store.copy(source, target))
+
+    def _require_readable(self, what: str) -> None:
+        if self._unreadable is not None and self._unreadable in what:
+            raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"{what}: cannot be read")
 
     def _objects(self, found: Sequence[ObjectInfo]) -> pa.Table:
         mtimes = [after(info.mtime, self._ahead_seconds) for info in found]
@@ -239,10 +255,10 @@ class SimStore:
 
 
 def open_job(
-    server: SimServer, store: ObjectStore, clock: Clock, *, ahead_seconds: float = 0.0
+    server: SimServer, store: ObjectStore, clock: Clock, *, faults: StoreFaults | None = None
 ) -> JobWorld[Any]:
     """Return what a run works with."""
-    reached = SimStore(store, clock, ahead_seconds=ahead_seconds)
+    reached = SimStore(store, clock, faults or StoreFaults())
 
     def tools(started: Started) -> Tools[Any]:
         tables = PolarsTables(reached, namespace=started.namespace, clock=clock, workers=InlineWorkers())

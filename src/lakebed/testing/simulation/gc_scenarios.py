@@ -81,7 +81,7 @@ _CRASHES = replace(
     ambushes=40,
 )
 _MANNERS = Manners(
-    quarantine=0.5, careful=0.6, store_ahead=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 100.0, 1000.0, -1000.0)
+    quarantine=0.5, careful=0.8, store_ahead=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 100.0, 1000.0, -1000.0)
 )
 
 
@@ -228,7 +228,7 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
     ),
     "gc-storms": _collected(
         replace(_SHORT, weather=Weather(refused=0.01, lost=0.02, unanswered=0.03, late=0.03, reads=0.5)),
-        Habits(rules=(None,), lost=0.03),
+        Habits(rules=(None,), lost=0.03, manners=Manners(unreadable=0.3)),
         "clean mark",
         "collect outcome-unknown",
         write=8,
@@ -311,7 +311,7 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         collect=9,
     ),
     "gc-manners": _collected(
-        replace(_SHORT, calls=50, kills=0.2),
+        replace(_SHORT, calls=40, kills=0.2, patience=80.0),
         Habits(
             rules=(None,),
             clean=0.6,
@@ -331,8 +331,8 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         segments=True,
         write=6,
         delete=4,
-        commit=1,
-        reset_branch=1,
+        commit=0.5,
+        reset_branch=3,
         stash=0.5,
         pop=0.5,
         issue_long_ago=3,
@@ -342,8 +342,8 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         complete_upload=3,
         give_upload_up=0.5,
         move=2,
-        restore_run=1.5,
-        collect=6,
+        restore_run=0.7,
+        collect=8,
     ),
     "gc-dumps": Scenario(
         play=partial(
