@@ -51,7 +51,7 @@ def together(*each: Plant) -> Plant:
 @pytest.mark.parametrize(
     ("plant", "scenario", "first"),
     [
-        pytest.param(plants.used_links_not_listed, "gc-moves", 0, id="used links"),
+        pytest.param(plants.used_links_not_listed, "gc-moves", 3, id="used links"),
         pytest.param(plants.open_links_not_listed, "gc-moves", 0, id="open links"),
         pytest.param(plants.copies_not_listed, "gc-copies", 18, id="copies"),
         pytest.param(plants.stashes_not_listed, "gc-moves", 0, id="stashes"),
@@ -83,7 +83,7 @@ def together(*each: Plant) -> Plant:
         pytest.param(job_plants.failed_ranges_are_empty, "gc-storms", 0, id="failed ranges"),
         pytest.param(job_plants.uploads_not_listed, "gc-manners", 2, id="uploads"),
         pytest.param(job_plants.clocks_not_compared, "gc-manners", 0, id="clocks"),
-        pytest.param(job_plants.shares_not_counted, "gc-manners", 0, id="share"),
+        pytest.param(job_plants.shares_not_counted, "gc-crashed-sweeps", 0, id="share"),
         pytest.param(job_plants.late_links_taken, "gc-manners", 3, id="late links"),
         pytest.param(job_plants.links_taken_twice, "gc-manners", 0, id="links taken twice"),
         pytest.param(

@@ -4,6 +4,8 @@
 - Nothing refers to what is not there: no row, no layer, no ref is ever written on top of a deleted object or file.
 - A mark that counts lists nothing that something refers to; two marks are for what nobody can see, and, where ages are
   shorter than they should be, for what was on its way then (`gc_uploads`). What is listed twice, nothing refers to.
+  A commit does not count yet if it was stored too late for the mark to see it, by an operation that had been given up: it
+  is nobody's HEAD and never will be, and the next mark sees it before anything below it can be listed twice.
 - It condemns no commit that the rules keep.
 - None counts of a run among clocks that are too far apart.
 - Whoever was told to be careful deletes no large share; whoever puts aside has a copy of what it deletes, and a copy goes
@@ -31,7 +33,7 @@ from lakebed.format.gc import (
 from lakebed.format.gc_state import decode_gc_state
 from lakebed.format.layout import DATA_FOLDER
 from lakebed.format.part_uploads import decode_part_upload
-from lakebed.format.records import decode_branch, decode_stash, decode_tag
+from lakebed.format.records import decode_branch, decode_commit, decode_stash, decode_tag
 from lakebed.format.rows import ROW_PREFIX
 from lakebed.kv.port import Row
 from lakebed.limits import GC_CLOCK_SLACK_SECONDS, GC_SHARE_MAX
@@ -44,6 +46,7 @@ from lakebed.model.stash import StashState
 from lakebed.objects.drivers.memory import MemoryBucket
 from lakebed.refs.keys import (
     BRANCHES_PREFIX,
+    COMMITS_PREFIX,
     GC_RULES_KEY,
     GC_STATE_KEY,
     LINKS_PREFIX,
@@ -86,6 +89,8 @@ class GcLaws:
         self._attempt = ""
         self._stayed_before: set[str] = set()
         """What had to stay then."""
+        self._given_up: set[CommitId] = set()
+        """Commits that were stored since then, by operations that were not pending any more."""
         self._uploads = Uploads()
         self._stored: set[str] = set()
         """Objects and tree files that are there."""
@@ -105,6 +110,10 @@ class GcLaws:
             self._state_swapped(value)
         elif key == GC_RULES_KEY:
             self._kept_before = None
+        elif key.startswith(COMMITS_PREFIX):
+            commit = decode_commit(value)
+            if commit.nonce not in self.model.pending:
+                self._given_up.add(commit.id)
         elif key.startswith(BRANCHES_PREFIX):
             branch = decode_branch(value)
             if isinstance(branch, Branch) and not branch.tentative:
@@ -190,6 +199,7 @@ class GcLaws:
         if state.lease is not None and state.lease.attempt not in ("", self._attempt):
             self._attempt = state.lease.attempt
             self._stayed_before = self.model.must_stay(self._now)
+            self._given_up.clear()
             self._kept_before = self.model.retained(after(self._now, _SLACK_SECONDS))
         for mark in state.marks:
             if mark.run not in self._marks:
@@ -200,15 +210,17 @@ class GcLaws:
         saved: State = STATE.open(self._bucket.objects[state_key(mark.run)].data)
         kind = "clean" if mark.kind is MarkKind.CLEAN else "optimized"
         objects, stay = self._addresses(saved.candidates), self.model.must_stay(self._now)
+        seen = self.model.must_stay(self._now, unless_named=self._given_up)
+        self._world.met["wanted by what was given up"] += len(stay - seen)
         summary = decode_summary(self._bucket.objects[summary_key(mark.run)].data)
-        wrong = objects & stay
+        wrong = objects & seen
         if summary.min_age_seconds < self._link_seconds:
             wrong -= self._uploads.under_way(mark.run)
         wrong |= (marked := self._addresses(summary.marked_files)) & stay
         if mark.kind is MarkKind.CLEAN:
             # An optimized run only carries files over. And an operation that was taken for dead may begin once more,
             # under the same name: what it wrote is listed once, and not a second time.
-            wrong |= self._addresses(saved.metadata) & stay & self._stayed_before
+            wrong |= self._addresses(saved.metadata) & seen & self._stayed_before
         self._world.met[f"{kind} mark"] += 1
         self._world.met["candidates"] += len(objects)
         op = self._world.network.delivering.op

@@ -7,6 +7,7 @@ Nothing here is shared with the collector: sets of names, walked step by step, w
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lakebed.committed.names import METARANGES_FOLDER, RANGES_FOLDER, metarange_key, range_key
@@ -96,11 +97,15 @@ class Reachability:
         found |= {tag.commit_id for tag in self._tags() if not tag.tentative}
         return found | {s.base for s in self._truth.stashes(self._repo.partition) if s.state in _HELD}
 
-    def must_stay(self, now: Instant) -> set[str]:
-        """Return every object and tree file that may not be deleted at this moment."""
+    def must_stay(self, now: Instant, *, unless_named: AbstractSet[CommitId] = frozenset()) -> set[str]:
+        """Return every object and tree file that may not be deleted at this moment.
+
+        Commits of `unless_named` count only if a ref or a stash names them.
+        """
         commits = self.commits
         # What nobody has condemned is kept, whatever its age.
-        live = self.named() | {commit.id for commit in commits.values() if not commit.condemned_by}
+        standing = {commit.id for commit in commits.values() if not commit.condemned_by}
+        live = self.named() | (standing - unless_named)
         keys = {key for commit_id in live for key in self.of_commit(commits[commit_id])}
         # A ref may be put on any of them, and its log goes down to the first commit.
         below = self._ancestors(live)
