@@ -7,7 +7,7 @@
   A commit does not count yet if it was stored too late for the mark to see it, by an operation that had been given up: it
   is nobody's HEAD and never will be, and the next mark sees it before anything below it can be listed twice.
 - It condemns no commit that the rules keep.
-- None counts of a run among clocks that are too far apart.
+- None counts of a run among clocks that are too far apart, or of one that has lost its lease.
 - Whoever was told to be careful deletes no large share; whoever puts aside has a copy of what it deletes, and a copy goes
   only when the object is back, or its time is over.
 """
@@ -203,6 +203,8 @@ class GcLaws:
             self._kept_before = self.model.retained(after(self._now, _SLACK_SECONDS))
         for mark in state.marks:
             if mark.run not in self._marks:
+                if state.lease is None or state.lease.run != mark.run:
+                    raise LawBrokenError(f"run {mark.run} has marked without the lease: {state.lease}")
                 self._marks.add(mark.run)
                 self._check_mark(mark)
 
@@ -211,7 +213,6 @@ class GcLaws:
         kind = "clean" if mark.kind is MarkKind.CLEAN else "optimized"
         objects, stay = self._addresses(saved.candidates), self.model.must_stay(self._now)
         seen = self.model.must_stay(self._now, unless_named=self._given_up)
-        self._world.met["wanted by what was given up"] += len(stay - seen)
         summary = decode_summary(self._bucket.objects[summary_key(mark.run)].data)
         wrong = objects & seen
         if summary.min_age_seconds < self._link_seconds:
@@ -220,7 +221,9 @@ class GcLaws:
         if mark.kind is MarkKind.CLEAN:
             # An optimized run only carries files over. And an operation that was taken for dead may begin once more,
             # under the same name: what it wrote is listed once, and not a second time.
-            wrong |= self._addresses(saved.metadata) & seen & self._stayed_before
+            files = self._addresses(saved.metadata)
+            wrong |= files & seen & self._stayed_before
+            self._world.met["listed below what was given up"] += len(files & (stay - seen))
         self._world.met[f"{kind} mark"] += 1
         self._world.met["candidates"] += len(objects)
         op = self._world.network.delivering.op
