@@ -312,8 +312,6 @@ class TestSpark(TablesSuite):
         read = await tables.read([file], NAMES_FILE)
         assert read.kept
         assert "ExistingRDD" in read.frame._jdf.queryExecution().toString(), "its lineage is cut"
-        known = read.amount
-        assert known is None
         assert (await tables.amount(read), read.amount) == (Amount(1, 0), Amount(1, 0))
 
     async def test_each_task_of_a_sweep_gets_its_part_of_the_rate(

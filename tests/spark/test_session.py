@@ -37,13 +37,13 @@ with open_session("alone", master="local[1]") as spark:
 """
 
 
-def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield pa.RecordBatch.from_arrays([pa.array([2 * n for n in batch["id"].to_pylist()])], names=["id"])
-
-
 @on(LOCAL)
 def test_a_function_runs_on_arrow_batches(spark: SparkSession) -> None:
+    def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers = pa.array([2 * n for n in batch["id"].to_pylist()])
+            yield pa.RecordBatch.from_arrays([numbers], names=["id"])
+
     found = spark.range(5).mapInArrow(doubled, "id long").toArrow()
     assert sorted(found["id"].to_pylist()) == [0, 2, 4, 6, 8]
 
@@ -72,7 +72,7 @@ def test_what_fails_on_an_executor_is_told_in_one_line(spark: SparkSession) -> N
 @on(LOCAL)
 @pytest.mark.usefixtures("spark")
 def test_what_fails_in_java_is_told_in_one_line() -> None:
-    said = r"^a Spark job failed: java\.lang\.NumberFormatException: .*moon"
+    said = r'^a Spark job failed: .*For input string: "moon"'
     with pytest.raises(UnavailableError, match=said), open_session("failing") as inner:
         inner.sparkContext._jvm.java.lang.Integer.parseInt("moon")
 
