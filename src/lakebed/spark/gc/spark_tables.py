@@ -21,13 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from lakebed.env.clock import Instant
 from lakebed.env.work import Workers
-from lakebed.errors import ErrorKind, LakebedError, UnavailableError
 from lakebed.format.gc import OBJECTS_FILE, Amount, DataFile, Roots, Share
 from lakebed.format.layout import DATA_FOLDER, OWN_FOLDER, SLICE_NAME_WIDTH, TREE_FILE_ENDING
 from lakebed.format.parquet import FileKind
@@ -35,6 +34,7 @@ from lakebed.spark.gc import decide, spark_tasks
 from lakebed.spark.gc.obstore_store import ObstoreStore
 from lakebed.spark.gc.ports import Slices
 from lakebed.spark.gc.spark_tasks import Task
+from lakebed.spark.session import failure_of
 
 R = TypeVar("R")
 
@@ -255,17 +255,8 @@ class SparkTables:
 def _translated(action: Callable[[], R]) -> R:
     try:
         return action()
-    except (PySparkException, Py4JError) as error:
-        # The message lies in the JVM: it is asked for while that is there.
-        text = str(error)
-        told = spark_tasks.told_error(text)
-        raise told or _failed(text, is_python=isinstance(error, PythonException)) from error
-
-
-def _failed(text: str, *, is_python: bool) -> LakebedError:
-    lines = [line for line in text.splitlines() if line.strip()]
-    said = lines[-1 if is_python else 0] if lines else "it does not say why"
-    return UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"a Spark job failed: {said.strip()}")
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        raise spark_tasks.told_error(str(error)) or failure_of(error) from error
 
 
 def _file_table(files: Sequence[DataFile]) -> pa.Table:
