@@ -62,6 +62,8 @@ class Operator:
         return len(await self._waiting())
 
     async def _waiting(self) -> list[tuple[Any, ...]]:
+        # Inside a transaction the server shows what it has shown before.
+        await self.run("SELECT pg_stat_clear_snapshot()")
         return await self.run(
             "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         )
