@@ -106,7 +106,7 @@ class TablesSuite:
         assert {*self.rows(addresses, "address")} == {*((f"data/s/{number}",) for number in range(6))} | both
         only = await tables.addresses_of(tables.flagged(ranges, "live"))
         assert {*self.rows(only, "address")} == {("data/s/0",)} | both
-        wrong = pa.table({"name": [shared], "rows": [3], "place": ["b"], "live": [True]})
+        wrong = pa.table({"name": [shared], "rows": [3], "min_key": ["b"], "live": [True]})
         with pytest.raises(CorruptError, match="holds 2 entries, its metaranges say 3"):
             await tables.addresses_of(tables.of(wrong))
         damaged = pa.table({"name": [f"{SOME}-n"], "live": [True]})

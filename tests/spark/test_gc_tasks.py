@@ -109,7 +109,7 @@ def test_ranges_come_once_and_live_if_one_of_their_trees_is(
         rows = done(spark_tasks.reading_metaranges(store), {"name": [*lake.trees], "live": live})
         assert {row["name"]: (row["rows"], row["live"]) for row in rows} == expected
         assert len(rows) == len(expected)
-        assert {row["place"] for row in rows} == {"a", "b"}
+        assert {row["min_key"] for row in rows} == {"a", "b"}
 
 
 def test_a_metarange_that_is_not_what_its_name_says_is_refused(store: ObstoreStore, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ _NEXT_STEPS: Final[dict[ErrorKind, str]] = {
     ErrorKind.DIRTY_BRANCH: "commit, stash or reset what is uncommitted first",
     ErrorKind.STORE_UNAVAILABLE: "lakebed doctor checks the server",
     ErrorKind.CHECKSUM_MISMATCH: "run the same command again",
-    ErrorKind.SPARK_FAILED: "--spark-log FILE keeps what Spark has to say",
+    ErrorKind.SPARK_FAILED: "run it again; if it fails again, --spark-log FILE keeps what a Spark of our own has to say",
 }
 
 

@@ -103,14 +103,13 @@ def _launched(app: str, master: str | None, conf: Mapping[str, str]) -> Iterator
             _tune(spark, conf)
             yield spark
     finally:
-        spark.stop()
+        with suppress(Py4JError, ConnectionError):  # Its Java is gone, which whoever used it has been told.
+            spark.stop()
 
 
 @contextmanager
 def _own(app: str, master: str, conf: Mapping[str, str], log: Path | None) -> Iterator[SparkSession]:
-    # That its Java is gone is told by what fails; how the connection to it ended helps nobody.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    with TemporaryDirectory(prefix="lakebed-spark-", ignore_cleanup_errors=True) as made:
+    with _quiet(), TemporaryDirectory(prefix="lakebed-spark-", ignore_cleanup_errors=True) as made:
         folder = Path(made)
         settings = SparkConf(loadDefaults=False).setMaster(master).setAppName(app)
         for name, value in {**_settings(master, folder), **conf}.items():
@@ -125,6 +124,18 @@ def _own(app: str, master: str, conf: Mapping[str, str], log: Path | None) -> It
                 yield spark
         finally:
             driver.stop()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """That its Java is gone is told by what fails; how the connection to it ended helps nobody."""
+    py4j = logging.getLogger("py4j")
+    before = py4j.level
+    py4j.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        py4j.setLevel(before)
 
 
 def _settings(master: str, folder: Path) -> dict[str, str]:
@@ -219,7 +230,7 @@ def _said(error: PySparkException | Py4JError | ConnectionError) -> str:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise failure_of(error) from error
 
 

@@ -159,7 +159,8 @@ class View:
         except NotFoundError:
             return NotFoundError(
                 ErrorKind.DATA_MISSING,
-                f"commit {source.commit} expired, and garbage collection has removed what it held",
+                f"commit {source.commit} expired, and garbage collection has removed what it held: read a newer commit, or restore "
+                "from a backup",
             )
         return error
 

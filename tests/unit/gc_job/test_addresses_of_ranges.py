@@ -51,8 +51,8 @@ def stored(written: Sequence[Sequence[int]]) -> tuple[MemoryStore, pa.Table]:
         store.objects[f"{RANGES_FOLDER}{name}{TREE_FILE_ENDING}"] = (range_file(numbers), clock.now())
     rows = [len(numbers) for numbers in written]
     places = [f"k{numbers[0]:04}" for numbers in written]
-    table = pa.table({"name": names, "rows": rows, "place": places})
-    return store, table.sort_by([("place", "ascending"), ("name", "ascending")])
+    table = pa.table({"name": names, "rows": rows, "min_key": places})
+    return store, table.sort_by([("min_key", "ascending"), ("name", "ascending")])
 
 
 def read_by_task(written: Sequence[Sequence[int]]) -> list[str]:

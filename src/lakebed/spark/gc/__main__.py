@@ -7,6 +7,10 @@ import sys
 from importlib.metadata import entry_points
 
 if __name__ == "__main__":
-    (lakebed,) = entry_points(group="console_scripts", name="lakebed")
+    found = list(entry_points(group="console_scripts", name="lakebed"))
+    if not found:
+        sys.exit(
+            "error: lakebed is not installed here, only its files are: pip install 'lakebed[spark]' where the driver runs"
+        )
     sys.argv[1:1] = ["gc"]
-    lakebed.load()()
+    found[0].load()()

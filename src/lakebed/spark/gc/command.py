@@ -145,7 +145,7 @@ def show(repo: RepoArgument, run: RunArgument = "latest", *, json: JsonOption = 
 def restore(repo: RepoArgument, run: RunArgument, *, json: JsonOption = False) -> None:
     """Put back what a run with --quarantine deleted, while it is kept.
 
-    Nothing refers to these objects: whoever needs them has --min-age to import or link them before they are garbage again.
+    Nothing refers to these objects: whoever needs them imports or links them before two new marks, a grace apart, have found them again.
     """
     with Client() as client, Screen() as screen:
         target = client.repo(parse_repo(repo))

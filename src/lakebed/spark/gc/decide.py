@@ -230,6 +230,12 @@ def require_live(*, commits: int, live: int, ranges: int, addresses: int) -> Non
         )
 
 
+def require_whole(*, saved: int, marked: int) -> None:
+    """Refuse a list of what is marked that lacks rows, or has some twice."""
+    if saved != marked:
+        raise _unsafe(f"{marked} objects are marked and {saved} were saved: run again")
+
+
 def require_share(summary: Summary, options: Options) -> None:
     """Refuse to delete an unlikely part of a namespace, unless somebody expects it."""
     share = options.share_max

@@ -8,7 +8,7 @@ import getpass
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -47,7 +47,7 @@ class EngineOptions:
 
 
 class Engine(Protocol):
-    """An engine that is ready; it has a JVM, or files, until it is closed."""
+    """An engine that is ready."""
 
     def tables(self, started: Started, store: ObstoreStore) -> Tables[Any]:
         """Return the tables of a run."""
@@ -57,15 +57,11 @@ class Engine(Protocol):
         """Return what was done so far; from any thread."""
         ...
 
-    def close(self) -> None:
-        """Let go of everything."""
-        ...
-
 
 class EngineOpener(Protocol):
-    """What an entry point of the group gives."""
+    """What an entry point of the group gives: an engine that has a JVM, or files, until the block ends."""
 
-    def __call__(self, options: EngineOptions) -> Engine: ...
+    def __call__(self, options: EngineOptions) -> AbstractContextManager[Engine]: ...
 
 
 class ClientServer:
@@ -118,16 +114,13 @@ def opened_world(
     workers, clock = ThreadWorkers(_THREADS), SystemClock()
     try:
         options = EngineOptions(master=master, clock=clock, workers=workers, spark_log=spark_log)
-        ready = _open_engine(engine)(options)
-        try:
+        with _engine(engine)(options) as ready:
             yield World(
                 server=ClientServer(repo.gc, workers),
                 open=lambda started: _tools(started, ready),
                 clock=clock,
                 watcher=watcher,
             )
-        finally:
-            ready.close()
     finally:
         workers.close()
 
@@ -143,7 +136,7 @@ def _tools(started: Started, engine: Engine) -> Tools[Any]:
     return Tools(store, engine.tables(started, store), engine.how_far)
 
 
-def _open_engine(name: str) -> EngineOpener:
+def _engine(name: str) -> EngineOpener:
     engines: dict[str, EntryPoint] = {each.name: each for each in entry_points(group=_GROUP)}
     if name not in engines:
         known = " or ".join(sorted(engines))

@@ -99,7 +99,7 @@ async def _mark(run: Run[T], *, publish: bool) -> Summary:
         marked = await tables.amount(found.marked)
         folder = f"{run_folder(started.run)}marked/"
         files = await tables.save(found.marked, CANDIDATES_FILE, folder, rows_per_file=GC_CHUNK_ROWS)
-        assert sum(file.rows for file in files) == marked.objects, "what is marked is what is saved"
+        decide.require_whole(saved=sum(file.rows for file in files), marked=marked.objects)
         summary = Summary(
             run=started.run,
             repository=started.repository,

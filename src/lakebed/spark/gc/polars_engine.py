@@ -1,5 +1,7 @@
 """The engine that needs no JVM: `PolarsTables` over a folder of its own, which goes when the engine is closed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,9 +15,9 @@ from lakebed.spark.gc.progress import HowFar, Tally
 class PolarsEngine:
     """An `Engine` on this machine."""
 
-    def __init__(self, options: EngineOptions) -> None:
+    def __init__(self, folder: Path, options: EngineOptions) -> None:
+        self._folder = folder
         self._options = options
-        self._folder = TemporaryDirectory(prefix="lakebed-gc-")
         self._tally = Tally()
 
     def tables(self, started: Started, store: ObstoreStore) -> PolarsTables:
@@ -24,17 +26,16 @@ class PolarsEngine:
             namespace=started.namespace,
             clock=self._options.clock,
             workers=self._options.workers,
-            folder=Path(self._folder.name),
+            folder=self._folder,
             count=self._tally.add,
         )
 
     def how_far(self) -> HowFar:
         return self._tally.how_far()
 
-    def close(self) -> None:
-        self._folder.cleanup()
 
-
-def open_engine(options: EngineOptions) -> PolarsEngine:
-    """Return the engine. `options.master` says nothing to it."""
-    return PolarsEngine(options)
+@contextmanager
+def open_engine(options: EngineOptions) -> Iterator[PolarsEngine]:
+    """Yield the engine. `options.master` says nothing to it."""
+    with TemporaryDirectory(prefix="lakebed-gc-") as folder:
+        yield PolarsEngine(Path(folder), options)

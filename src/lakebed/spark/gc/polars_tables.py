@@ -35,7 +35,7 @@ from lakebed.spark.gc.sweep import sweep_chunk
 from lakebed.spark.gc.together import together
 
 _OBJECTS: Final = {"address": pl.String, "size": pl.Int64, "mtime": pl.Int64, "plain": pl.Boolean}
-_RANGES: Final = {"name": pl.String, "rows": pl.Int64, "place": pl.String, "live": pl.Boolean}
+_RANGES: Final = {"name": pl.String, "rows": pl.Int64, "min_key": pl.String, "live": pl.Boolean}
 _ADDRESSES: Final = {"address": pl.String}
 # Rows in memory before they go to the spool.
 _SPOOLED_ROWS: Final = 500_000
@@ -98,7 +98,7 @@ class PolarsTables:
         async def one(name: str, live: bool) -> pl.DataFrame:  # noqa: FBT001  a row's two columns
             data = await self._store.get(f"{METARANGES_FOLDER}{name}{TREE_FILE_ENDING}")
             block = await self._workers.run(decode_metarange, data, expected_hash=name[:HASH_DIGITS])
-            ranges = block.select(["range", "count", "min_key"]).rename_columns(["name", "rows", "place"])
+            ranges = block.select(["range", "count", "min_key"]).rename_columns(["name", "rows", "min_key"])
             return _frame(ranges).with_columns(live=pl.lit(live))
 
         for part in wanted.iter_slices(_METARANGES_AT_ONCE):
@@ -108,7 +108,7 @@ class PolarsTables:
 
     async def addresses_of(self, ranges: pl.LazyFrame) -> pl.LazyFrame:
         # Neighbours come one after the other, and what they share is kept once.
-        wanted = await self._collect(ranges.sort("place", "name").select("name", "rows"))
+        wanted = await self._collect(ranges.sort("min_key", "name").select("name", "rows"))
         gathered = _Gathered(self, _ADDRESSES, each_once=True)
 
         async def one(name: str, rows: int) -> None:
@@ -308,4 +308,4 @@ def _encoded(kind: FileKind, rows: pl.DataFrame) -> bytes:
 
 
 def _each_range_once(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(frames).group_by("name").agg(pl.col("rows", "place").first(), pl.col("live").any())
+    return pl.concat(frames).group_by("name").agg(pl.col("rows", "min_key").first(), pl.col("live").any())

@@ -172,15 +172,15 @@ class Tables(Protocol[T]):
         ...
 
     async def ranges_of(self, metaranges: T) -> T:
-        """Return the distinct ranges of metaranges (name, live): name, rows, place, and `live` if one of its metaranges is.
+        """Return the distinct ranges of metaranges (name, live): name, rows, min_key, and `live` if one of its metaranges is.
 
-        A name of "" is the empty tree, which has no file. `place` is the first key: ranges of one place are likely
-        to hold the same addresses, since a commit that changes a row of a range writes all of it anew.
+        A name of "" is the empty tree, which has no file. Ranges that begin with the same key are
+        likely to hold the same addresses, since a commit that changes a row of a range writes all of it anew.
         """
         ...
 
     async def addresses_of(self, ranges: T) -> T:
-        """Return the addresses in ranges (name, rows, place), which hold exactly so many rows each.
+        """Return the addresses in ranges (name, rows, min_key), which hold exactly so many rows each.
 
         Those that spell the namespace out are made relative. An address may come more than once, but not
         as often as there are ranges with it: commits times ranges is more than anyone can hold.

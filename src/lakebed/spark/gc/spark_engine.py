@@ -1,7 +1,11 @@
 """The engine on Spark: `SparkTables` in a session that is found or started, and stopped if it was started."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from lakebed.spark.gc.job import EngineOptions
 from lakebed.spark.gc.obstore_store import ObstoreStore
@@ -23,23 +27,21 @@ _SETTINGS: Final = {
 class SparkEngine:
     """An `Engine` on Spark."""
 
-    def __init__(self, options: EngineOptions) -> None:
+    def __init__(self, spark: SparkSession, options: EngineOptions) -> None:
+        self._spark = spark
         self._options = options
-        self._open = ExitStack()
-        session = open_session("lakebed gc", master=options.master, conf=_SETTINGS, log=options.spark_log)
-        self._spark = self._open.enter_context(session)
-        self._stages = Stages(self._spark.sparkContext.statusTracker())
+        # A remote session tells nobody what its stages do.
+        self._stages = None if is_remote() else Stages(spark.sparkContext.statusTracker())
 
     def tables(self, started: Started, store: ObstoreStore) -> SparkTables:
         return SparkTables(self._spark, store, namespace=started.namespace, workers=self._options.workers)
 
     def how_far(self) -> HowFar:
-        return self._stages.how_far()
-
-    def close(self) -> None:
-        self._open.close()
+        return HowFar() if self._stages is None else self._stages.how_far()
 
 
-def open_engine(options: EngineOptions) -> SparkEngine:
-    """Return the engine, with Spark running."""
-    return SparkEngine(options)
+@contextmanager
+def open_engine(options: EngineOptions) -> Iterator[SparkEngine]:
+    """Yield the engine, with Spark running; what fails in Spark inside the block is told in its words."""
+    with open_session("lakebed gc", master=options.master, conf=_SETTINGS, log=options.spark_log) as spark:
+        yield SparkEngine(spark, options)

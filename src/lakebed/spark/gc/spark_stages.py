@@ -29,3 +29,5 @@ class Stages:
             info = self._tracker.getStageInfo(stage)
             if info is not None:
                 self._seen[stage] = info
+            else:
+                self._seen.pop(stage, None)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from lakebed.env.clock import Instant
@@ -39,7 +39,7 @@ from lakebed.spark.session import failure_of
 R = TypeVar("R")
 
 _ADDRESSES: Final = "address string"
-_RANGES: Final = "name string, rows long, place string, live boolean"
+_RANGES: Final = "name string, rows long, min_key string, live boolean"
 _FILES: Final = "key string, rows long"
 _AMOUNTS: Final = "objects long, bytes long"
 _FILE_ROWS: Final = pa.schema([("key", pa.string()), ("rows", pa.int64())])
@@ -91,14 +91,14 @@ class SparkTables:
         wanted = metaranges.frame.filter(fn.col("name") != "").select("name", "live")
         found = wanted.repartition(self._tasks).mapInArrow(task, _RANGES)
         each = found.groupBy("name").agg(
-            fn.min("rows").alias("rows"), fn.min("place").alias("place"), fn.bool_or("live").alias("live")
+            fn.min("rows").alias("rows"), fn.min("min_key").alias("min_key"), fn.bool_or("live").alias("live")
         )
         return await self.keep(Rows(each))
 
     async def addresses_of(self, ranges: Rows) -> Rows:
         task = spark_tasks.reading_ranges(self._store, self._namespace)
         # Neighbours come to the same task, which hands on what they share once.
-        order = ("place", "name")
+        order = ("min_key", "name")
         wanted = ranges.frame.repartitionByRange(self._tasks, *order).sortWithinPartitions(*order)
         wanted = wanted.select("name", "rows")
         return await self.keep(Rows(wanted.mapInArrow(task, _ADDRESSES)))
@@ -192,18 +192,19 @@ class SparkTables:
     async def keep(self, table: Rows) -> Rows:
         if table.kept:
             return table
-        # Counted as it is computed: to go through it again for that would be one more job.
-        counted = Observation()
-        frame = table.frame.observe(counted, *_counts(table.frame))
-        kept = await self._do(
-            lambda: frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
+        frame = await self._do(
+            lambda: table.frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
         )
-        return Rows(kept, kept=True, amount=Amount(**await self._do(lambda: counted.get)))
+        return Rows(frame, kept=True, amount=table.amount)
 
     async def amount(self, table: Rows) -> Amount:
+        # By a job of its own: what Spark observes on the way can be lost, and a table that is thought empty is subtracted
+        # from nothing.
         if table.amount is None:
-            [row] = await self._do(table.frame.agg(*_counts(table.frame)).collect)
-            table.amount = Amount(**row.asDict())
+            size = fn.sum("size") if "size" in table.frame.columns else fn.lit(0)
+            counts = table.frame.agg(fn.count("*"), fn.coalesce(size, fn.lit(0)))
+            [(objects, total)] = await self._do(counts.collect)
+            table.amount = Amount(objects, total)
         return table.amount
 
     async def shares(self, table: Rows, now: Instant) -> Sequence[Share]:
@@ -261,12 +262,6 @@ def _translated(action: Callable[[], R]) -> R:
 
 def _file_table(files: Sequence[DataFile]) -> pa.Table:
     return pa.table([[file.key for file in files], [file.rows for file in files]], schema=_FILE_ROWS)
-
-
-def _counts(frame: DataFrame) -> list[Column]:
-    """Return the columns of an `Amount`."""
-    size = fn.sum(fn.col("size") if "size" in frame.columns else fn.lit(0))
-    return [fn.count(fn.lit(1)).alias("objects"), fn.coalesce(size, fn.lit(0)).alias("bytes")]
 
 
 def _prefix() -> Column:

@@ -36,9 +36,9 @@ Pages = AsyncIterator[pa.Table]
 
 # Metaranges whose ranges a task holds before it counts each once.
 _METARANGES_AT_ONCE: Final = 1000
-# Addresses that a task holds before it hands each on once, some tens of bytes long: forty ranges of one place.
+# Addresses that a task holds before it hands each on once, some tens of bytes long: forty versions of one range.
 _ADDRESSES_AT_ONCE: Final = 2_000_000
-_RANGE_COLUMNS: Final = ["name", "rows", "place", "live"]
+_RANGE_COLUMNS: Final = ["name", "rows", "min_key", "live"]
 _OURS: Final = "lakebed error: "
 _TOLD: Final = re.compile(re.escape(_OURS) + r"(\[.*\])")
 
@@ -102,7 +102,7 @@ def relative(addresses: pa.Array, namespace: str) -> pa.Array:
 
 
 def reading_metaranges(store: Store) -> Task:
-    """Return the task from metaranges (name, live) to their ranges (name, rows, live), each once in a task."""
+    """Return the task from metaranges (name, live) to their ranges (name, rows, min_key, live), each once in a task."""
 
     async def one(row: Row) -> Pages:
         name, live = row
@@ -130,7 +130,7 @@ def _distinct(pages: Sequence[pa.Table]) -> pa.Table:
 
 def _each_once(pages: Sequence[pa.Table]) -> pa.Table:
     grouped = pa.concat_tables(pages).group_by("name", use_threads=False)
-    return grouped.aggregate([("rows", "min"), ("place", "min"), ("live", "any")]).rename_columns(
+    return grouped.aggregate([("rows", "min"), ("min_key", "min"), ("live", "any")]).rename_columns(
         _RANGE_COLUMNS
     )
 
