@@ -5,7 +5,8 @@
 
 Completing:
     1. complete  the store's upload        crash: asked again, the store has no such upload, but it has the object
-    2. stage     the entry                 crash: the same again; the entry is equal
+    2. stage     the entry                 crash: the same again; the entry is equal, and under a condition the one
+                                           that stands, at this upload's own address, will do
     3. mark      the upload completed      from here a repeated request is answered with what stands
     4. remove    the parts' records
 Aborting:
@@ -30,7 +31,14 @@ from lakebed.catalog.digests import Digest
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.objects import Attributes
 from lakebed.env.clock import after
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, UnavailableError
+from lakebed.errors import (
+    ConflictError,
+    ErrorKind,
+    InvalidInputError,
+    NotFoundError,
+    PreconditionError,
+    UnavailableError,
+)
 from lakebed.format.part_uploads import (
     decode_part_upload,
     decode_uploaded_part,
@@ -159,6 +167,7 @@ class PartUploads:
         Raises:
             NotFoundError: `UPLOAD_NOT_FOUND`.
             InvalidInputError: `INVALID_PART`, `PART_ORDER`, `PART_TOO_SMALL`.
+            PreconditionError: the condition does not hold, and not because of what this upload itself has staged.
             UnavailableError: `OUTCOME_UNKNOWN`: it may be staged, or is and can be completed once more. Repeat it.
         """
         found = await self._find(of, writing=True)
@@ -179,7 +188,13 @@ class PartUploads:
             content_type=upload.content_type,
             metadata={**upload.metadata, **_part_sizes(parts)},
         )
-        await self._engine.parts.staging.write(found.repo, upload.branch, [entry], condition=condition)
+        try:
+            await self._engine.parts.staging.write(found.repo, upload.branch, [entry], condition=condition)
+        except PreconditionError:
+            standing = await self._standing(found)
+            if standing is None or standing.address != upload.address:
+                raise
+            checksum = standing.checksum  # Staged before, and not noted.
         try:
             await self._note_completed(found, checksum)
         except UnavailableError as error:
@@ -310,6 +325,12 @@ class PartUploads:
         except ConflictError as error:
             raise upload_missing(found.upload.id) from error
         return kept
+
+    async def _standing(self, found: _Found) -> Entry | None:
+        """Return what the branch shows at the upload's path."""
+        view, upload = self._engine.view, found.upload
+        record = (await self._engine.parts.branches.get(found.repo, upload.branch)).value
+        return await view.find(found.repo, await view.source(found.repo, record), upload.path)
 
     async def _note_completed(self, found: _Found, checksum: str) -> None:
         completed = replace(

@@ -11,12 +11,14 @@ from lakebed.catalog.part_uploads import PartUploads, UploadOf
 from lakebed.env.clock import Instant, SystemClock, after
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, PreconditionError, UnavailableError
 from lakebed.kv.drivers.memory import MemoryKV
+from lakebed.kv.wrappers import faults as kv_faults
+from lakebed.kv.wrappers.faults import FaultyKV
 from lakebed.limits import S3_COMPLETED_SECONDS, S3_UPLOAD_LIFETIME_SECONDS
 from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
 from lakebed.objects.port import ETag, Part
 from lakebed.objects.settings import StoreSettings
 from lakebed.objects.wrappers.faults import Fault, FaultyObjects, LostReply, LostRequest, Operation, Script
-from lakebed.staging.conditions import IfAbsent
+from lakebed.staging.conditions import Condition, IfAbsent, IfChecksum
 from lakebed.testing.lake import Lake
 from lakebed.testing.site import Site
 
@@ -223,3 +225,64 @@ async def test_a_condition_that_fails_keeps_the_upload(lake: Lake) -> None:
     await lake.catalog.objects.delete("lake", "main", ["a"])
     await uploads.complete(of, [part], condition=IfAbsent())
     assert await lake.show("main") == {"a": "new"}
+
+
+def forgets_uploads(call: kv_faults.Call) -> kv_faults.Fault | None:
+    is_upload = call.operation is kv_faults.Operation.SWAP and call.key.startswith(b"uploads/")
+    return kv_faults.Refused() if is_upload else None
+
+
+@pytest.fixture
+async def forgetful(site: Site, clock: MovedClock) -> AsyncIterator[tuple[Lake, FaultyKV]]:
+    """A lake whose key-value store can be told to take no note of uploads."""
+    assert site.kv is not None
+    kv = FaultyKV(site.kv, plan=kv_faults.no_faults, clock=clock)
+    async with replace(site, kv=kv).lake(clock=clock) as lake:
+        yield lake, kv
+
+
+async def staged_and_not_noted(
+    forgetful: tuple[Lake, FaultyKV], condition: Condition
+) -> tuple[UploadOf, tuple[int, str]]:
+    lake, kv = forgetful
+    uploads = lake.catalog.part_uploads
+    of = await begun(uploads)
+    part = await sent(uploads, of, b"new")
+    kv.plan = forgets_uploads
+    with pytest.raises(UnavailableError, match="complete it again") as unknown:
+        await uploads.complete(of, [part], condition=condition)
+    assert unknown.value.kind is ErrorKind.OUTCOME_UNKNOWN
+    kv.plan = kv_faults.no_faults
+    return of, part
+
+
+@pytest.mark.parametrize("before", ["", "old"], ids=["if absent", "if this one"])
+async def test_completing_again_what_is_staged_and_was_not_noted_meets_its_own_entry(
+    forgetful: tuple[Lake, FaultyKV], before: str
+) -> None:
+    lake, _ = forgetful
+    condition: Condition = IfAbsent()
+    if before:
+        await lake.put("main", a=before)
+        condition = IfChecksum((await lake.catalog.objects.stat("lake", "main", "a")).checksum)
+    of, part = await staged_and_not_noted(forgetful, condition)
+
+    etag = await lake.catalog.part_uploads.complete(of, [part], condition=condition)
+
+    entry = await lake.catalog.objects.stat("lake", "main", "a")
+    assert (await lake.show("main"), entry.checksum) == ({"a": "new"}, etag)
+    assert await rows(lake) == [b"uploads/" + of.id.encode()]
+    assert await lake.catalog.part_uploads.under_way("lake") == []
+
+
+async def test_completing_it_again_after_somebody_else_wrote_there_fails(
+    forgetful: tuple[Lake, FaultyKV],
+) -> None:
+    lake, _ = forgetful
+    of, part = await staged_and_not_noted(forgetful, IfAbsent())
+    await lake.put("main", a="theirs")
+
+    with pytest.raises(PreconditionError) as refused:
+        await lake.catalog.part_uploads.complete(of, [part], condition=IfAbsent())
+    assert refused.value.kind is ErrorKind.CONDITION_FAILED
+    assert await lake.show("main") == {"a": "theirs"}
