@@ -173,8 +173,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of live commits."""
     ranges: tuple[DataFile, ...]
     """Names of ranges whose addresses are accounted for."""
-    trees: Amount = Amount()
-    """Ranges and metaranges that are known to be there."""
+    trees: Amount | None = None
+    """Ranges and metaranges that are known to be there; None in files of before they were counted."""
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -234,8 +234,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     swept_at: Instant | None = None
     """When the sweep had gone through everything that is marked; None before."""
     version: int = _VERSION
-    trees: Amount = Amount()
-    """Ranges and metaranges that are known to be there."""
+    trees: Amount | None = None
+    """Ranges and metaranges that are known to be there; None in files of before they were counted."""
     odd_names: int = 0
     """Objects that were listed and left alone because of their names."""
 

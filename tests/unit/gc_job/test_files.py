@@ -33,6 +33,7 @@ from lakebed.format.gc import (
 from lakebed.format.parquet import FileKind
 from lakebed.model.gc import MarkKind
 from lakebed.model.ids import RepoUid
+from lakebed.spark.gc.printing import print_summary
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "gc"
 NOW = Instant(1_700_000_000_000_000)
@@ -181,6 +182,17 @@ def test_a_summary_is_written_as_ever():
 
     assert gc.decode_summary(golden) == summary
     assert gc.encode_summary(summary) == golden
+
+
+@pytest.mark.parametrize(("golden", "says"), [("summary", False), ("summary_trees", True)])
+def test_a_report_says_of_ranges_and_metaranges_only_what_was_counted(
+    golden: str, says: bool, capsys: pytest.CaptureFixture[str]
+):
+    print_summary(gc.decode_summary((GOLDEN / f"{golden}.v1.json").read_bytes()))
+
+    shown = capsys.readouterr().out
+    assert "10% of the objects" in shown
+    assert ("7 ranges and metaranges" in shown) is ("of all files" in shown) is says
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -180,18 +180,98 @@ async def test_ranges_that_were_deleted_are_no_part_of_it_either():
     second = await mark(lake.world(), USUAL)
 
     assert gone not in lake.store.objects
+    assert first.trees is not None
+    assert second.trees is not None
     assert (first.trees.objects, second.trees.objects) == (3, 2)
     assert (first.candidates.objects, second.candidates.objects) == (2, 0)
 
 
-async def test_a_large_part_of_all_bytes_counts_as_well():
+async def test_a_large_part_of_all_bytes_counts_as_well_and_is_said_to_be_one_of_bytes():
     lake = a_lake()
     lake.put(lake.address(), size=1000)
     lake.clock.at += 2 * DAY
     await mark(lake.world(), USUAL)
 
-    with pytest.raises(PreconditionError, match="unlikely"):
+    with pytest.raises(
+        PreconditionError, match=r"1,003 of 1,030 bytes of the objects would go \(97%\), and more"
+    ):
         await sweep(lake.world(), USUAL)
+
+
+async def test_a_large_part_of_the_bytes_of_all_files_is_said_to_be_one_as_well():
+    lake = a_lake()
+    lake.put(f"{RANGES_FOLDER}{7:064x}-gone.parquet", size=10**6)
+    lake.clock.at += 2 * DAY
+    marked = await mark(lake.world(), USUAL)
+    assert marked.trees is not None
+    whole = marked.namespace.bytes + marked.trees.bytes
+
+    with pytest.raises(
+        PreconditionError, match=rf"1,000,003 of {whole:,} bytes of the files would go \(100%\), and"
+    ):
+        await sweep(lake.world(), USUAL)
+
+
+async def test_empty_objects_are_a_part_of_the_objects_and_none_of_the_bytes():
+    lake = Lake()
+    lake.put(lake.address(), size=0)
+    lake.clock.at += 2 * DAY
+    await mark(lake.world(), USUAL)
+
+    with pytest.raises(PreconditionError, match=r"1 of 1 objects would go \(100%\), and more"):
+        await sweep(lake.world(), USUAL)
+
+
+def without_trees(lake: Lake) -> None:
+    """Let the newest mark be one of before ranges and metaranges were counted."""
+    run = lake.marks[0].run
+    state = STATE.open(lake.store.objects[state_key(run)][0])
+    summary = decode_summary(lake.store.objects[summary_key(run)][0])
+    old = msgspec.structs.replace
+    lake.store.objects[state_key(run)] = (STATE.seal(old(state, trees=None)), lake.clock.now())
+    lake.store.objects[summary_key(run)] = (encode_summary(old(summary, trees=None)), lake.clock.now())
+
+
+async def test_a_state_that_does_not_count_ranges_and_metaranges_costs_a_clean_run():
+    lake = a_lake()
+    gone = lake.put(f"{RANGES_FOLDER}{7:064x}-gone.parquet")
+    lake.clock.at += 2 * DAY
+    await mark(lake.world(), USUAL)
+    without_trees(lake)
+    await sweep(lake.world(), USUAL)
+    assert gone not in lake.store.objects
+
+    second = await mark(lake.world(), USUAL)
+    third = await mark(lake.world(), USUAL)
+
+    assert (second.kind, third.kind) == ("clean", "optimized")
+    assert "does not say how many ranges and metaranges" in second.reason
+    assert second.trees is not None
+    assert second.trees.objects == 2
+    assert second.trees == third.trees
+
+
+async def test_what_such_a_state_has_found_is_found_again():
+    lake = a_lake()
+    late = Options(min_age_seconds=DAY, grace_seconds=DAY)
+    await mark(lake.world(), late)
+    without_trees(lake)
+    lake.clock.at += 2 * DAY
+
+    assert (await mark(lake.world(), late)).marked.objects == 1
+
+
+async def test_a_report_that_does_not_count_them_is_held_against_the_objects_alone():
+    lake = a_lake()
+    for n in range(20):
+        lake.put(f"{RANGES_FOLDER}{n:064x}-gone.parquet")
+    lake.clock.at += 2 * DAY
+    await mark(lake.world(), USUAL)
+    without_trees(lake)
+
+    with pytest.raises(PreconditionError, match="1 of 10 objects would go"):
+        await sweep(lake.world(), Options(min_age_seconds=DAY, grace_seconds=0.0, share_max=0.05))
+    assert (await sweep(lake.world(), USUAL)).deleted.objects == 21
 
 
 @pytest.mark.parametrize("prefix", ["", "data/", RANGES_FOLDER, METARANGES_FOLDER, "_lakebed/gc/"])

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakebed.env.clock import SECOND, Instant, after
 from lakebed.errors import ErrorKind, PreconditionError
-from lakebed.format.gc import Amount, State, Summary
+from lakebed.format.gc import State, Summary
 from lakebed.format.layout import DATA_FOLDER, OWN_FOLDER, SLICE_NAME_WIDTH, slice_time
 from lakebed.limits import GC_OPTIMIZED_RUNS_MAX, GC_SHARE_MAX
 from lakebed.model.gc import MarkKind
@@ -176,6 +176,11 @@ def choose_kind(previous: State | None, why_not: str, options: Options) -> tuple
         return MarkKind.CLEAN, why_not
     if options.clean:
         return MarkKind.CLEAN, "it was asked for"
+    if previous.trees is None:
+        return (
+            MarkKind.CLEAN,
+            f"the state of run {previous.run} does not say how many ranges and metaranges there are",
+        )
     if previous.optimized_since_clean >= GC_OPTIMIZED_RUNS_MAX:
         return MarkKind.CLEAN, f"{previous.optimized_since_clean} optimized runs since the last clean one"
     return MarkKind.OPTIMIZED, f"it goes on from run {previous.run}"
@@ -238,18 +243,22 @@ def require_whole(*, saved: int, marked: int) -> None:
 
 def require_share(summary: Summary, options: Options) -> None:
     """Refuse to delete an unlikely part of a namespace, unless somebody expects it."""
+    if options.allow_large:
+        return
+    wholes = [("objects", summary.marked_objects, summary.namespace)]
+    # Trees are no users' objects, and do not make a large part of those small. Old reports do not count them.
+    if summary.trees is not None:
+        wholes.append(("files", summary.marked, summary.namespace + summary.trees))
     share = options.share_max
-    objects = ("objects", summary.marked_objects, summary.namespace)
-    # Trees are no users' objects, and do not make a large part of those small.
-    with_trees = ("files", summary.marked, summary.namespace + summary.trees)
-    for noun, going, whole in (objects, with_trees):
-        if options.allow_large or not going.objects:
-            continue
-        if going.objects > share * whole.objects or going.bytes > share * max(whole.bytes, 1):
-            raise _unsafe(
-                f"{going.objects} of {whole.objects} {noun} would go ({percent(going, whole)}), and more than "
-                f"{share:.0%} is unlikely: look at the report of run {summary.run}, then say --allow-large"
-            )
+    for noun, going, whole in wholes:
+        counted = (noun, going.objects, whole.objects)
+        weighed = (f"bytes of the {noun}", going.bytes, whole.bytes)
+        for what, part, everything in (counted, weighed):
+            if part > share * everything:
+                raise _unsafe(
+                    f"{part:,} of {everything:,} {what} would go ({percent(part, everything)}), and more than {share:.0%} is "
+                    f"unlikely: look at the report of run {summary.run}, then say --allow-large"
+                )
 
 
 def require_fresh(summary: Summary, started: Started) -> None:
@@ -263,9 +272,9 @@ def require_fresh(summary: Summary, started: Started) -> None:
         )
 
 
-def percent(part: Amount, whole: Amount) -> str:
+def percent(part: int, whole: int) -> str:
     """Return a share as people read it."""
-    return f"{part.objects / whole.objects:.0%}" if whole.objects else "all"
+    return f"{part / whole:.0%}" if whole else "all"
 
 
 def _unsafe(message: str) -> PreconditionError:

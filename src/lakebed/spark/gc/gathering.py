@@ -127,7 +127,7 @@ async def _saved_tables(run: Run[T], state: State, kind: MarkKind) -> Base[T]:
     return Base(
         state=state if optimized else None,
         amount=Amount(state.objects, state.bytes) - deleted if optimized else Amount(),
-        trees=state.trees - deleted_trees if optimized else Amount(),
+        trees=state.trees - deleted_trees if optimized and state.trees is not None else Amount(),
         candidates=candidates,
         metadata=metadata,
         watched=await tables.read(state.watched if optimized else (), OBJECTS_FILE),

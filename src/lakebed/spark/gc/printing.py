@@ -99,20 +99,19 @@ def print_summary(summary: Summary) -> None:
         f"{summary.live_commits:,} of {summary.commits:,} commits, {summary.ranges:,} ranges read,"
         f" {summary.uncommitted:,} uncommitted"
     )
-    parts = (
-        f"{percent(summary.marked_objects, summary.namespace)} of the objects,"
-        f" {percent(summary.marked, summary.namespace + summary.trees)} of all files"
-    )
+    namespace = amount(summary.namespace)
+    parts = f"{percent(summary.marked_objects.objects, summary.namespace.objects)} of the objects"
+    if summary.trees is not None:
+        namespace += f"; {amount(summary.trees, 'ranges and metaranges')}"
+        files = summary.namespace + summary.trees
+        parts += f", {percent(summary.marked.objects, files.objects)} of all files"
     fields = [
         ("run", summary.run),
         ("repository", summary.repository),
         ("kind", f"{summary.kind}: {summary.reason}"),
         ("engine", summary.engine),
         ("marked at", moment(summary.marked_at)),
-        (
-            "in the namespace",
-            f"{amount(summary.namespace)}; {amount(summary.trees, 'ranges and metaranges')}",
-        ),
+        ("in the namespace", namespace),
         ("listed", f"{amount(summary.listed)}; {summary.skipped_slices} slices were too new"),
         ("referenced", referenced),
         ("unreferenced", amount(summary.candidates)),
