@@ -1,6 +1,9 @@
 """The job's store over obstore, in a folder and on S3."""
 
-from collections.abc import Iterator
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from obstore.store import LocalStore, ObjectStore
 from lakebed.env.clock import SECOND, SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, UnavailableError
-from lakebed.limits import MIB
+from lakebed.limits import GIB, MIB, PARTS_MAX
 from lakebed.objects.settings import StoreSettings
 from lakebed.spark.gc import obstore_store
 from lakebed.spark.gc.obstore_store import ObstoreStore, open_place
@@ -140,7 +143,6 @@ class OnlySmall:
         self._copy = obstore.copy_async
         monkeypatch.setattr(obstore, "copy_async", self.copy)
         monkeypatch.setattr(obstore_store, "_COPIED_BYTES_MAX", 5 * MIB)
-        monkeypatch.setattr(obstore_store, "_PART_BYTES", 5 * MIB)
 
     async def copy(self, store: ObjectStore, source: str, target: str) -> None:
         if (await obstore.head_async(store, source))["size"] > 5 * MIB:
@@ -148,10 +150,12 @@ class OnlySmall:
         await self._copy(store, source, target)
 
 
+@pytest.mark.parametrize("parts_max", [2, 3])
 async def test_an_object_that_is_too_large_for_one_copy_is_copied_in_parts(
-    store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+    store: ObstoreStore, monkeypatch: pytest.MonkeyPatch, parts_max: int
 ):
     OnlySmall(monkeypatch)
+    monkeypatch.setattr(obstore_store, "PARTS_MAX", parts_max)
     large = bytes(range(256)) * (12 * MIB // 256) + b"end"
     await store.put("large", large)
     await store.put("small", b"1")
@@ -160,6 +164,8 @@ async def test_an_object_that_is_too_large_for_one_copy_is_copied_in_parts(
     await store.copy("small", "aside/small")
 
     assert await store.get("aside/large") == large
+    etag = (await obstore.head_async(store._store, f"{store._prefix}aside/large"))["e_tag"] or ""
+    assert isinstance(store._store, LocalStore) or etag.strip('"').endswith(f"-{parts_max}")
     assert await store.get("aside/small") == b"1"
     with pytest.raises(NotFoundError):
         await store.copy("none", "aside/none")
@@ -183,6 +189,115 @@ async def test_a_copy_in_parts_that_breaks_off_leaves_nothing(
 
     with pytest.raises(NotFoundError):
         await store.get("aside/large")
+
+
+@pytest.mark.parametrize("data", [b"x" * (12 * MIB), b"small"], ids=["in parts", "at once"])
+@pytest.mark.parametrize("written", [b"less", None], ids=["less", "nothing"])
+async def test_a_copy_that_is_not_as_large_as_its_source_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, written: bytes | None
+):
+    OnlySmall(monkeypatch)
+    store = ObstoreStore(LocalStore(tmp_path))
+    await store.put("source", data)
+    put, copy = obstore.put_async, obstore.copy_async
+
+    async def cuts(place: ObjectStore, target: str, *_data: Any, **_options: Any) -> None:
+        if written is not None:
+            await put(place, target, written)
+
+    async def cuts_small(place: ObjectStore, source: str, target: str) -> None:
+        if len(data) > 5 * MIB:
+            await copy(place, source, target)
+        await cuts(place, target)
+
+    monkeypatch.setattr(obstore, "put_async", cuts)
+    monkeypatch.setattr(obstore, "copy_async", cuts_small)
+    with pytest.raises(UnavailableError, match=f"aside/source .* its source has {len(data)} bytes"):
+        await store.copy("source", "aside/source")
+
+
+async def test_an_upload_that_somebody_ends_meanwhile_is_not_taken_for_a_source_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    OnlySmall(monkeypatch)
+    store = ObstoreStore(LocalStore(tmp_path))
+    await store.put("large", b"x" * (6 * MIB))
+
+    async def ended(*_call: Any, **_options: Any) -> None:
+        raise FileNotFoundError("NoSuchUpload")
+
+    monkeypatch.setattr(obstore, "put_async", ended)
+    with pytest.raises(UnavailableError, match="copying large in parts failed"):
+        await store.copy("large", "aside/large")
+
+
+class Watched:
+    """Copies in parts, looked at: how many there are at once, and of which sizes their parts and reads are."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, size: int) -> None:
+        self.now, self.most = 0, 0
+        self.parts: set[int] = set()
+        self.reads: set[int] = set()
+        self._size = size
+        for name in ("copy_async", "put_async", "head_async", "get_range_async"):
+            monkeypatch.setattr(obstore, name, getattr(self, name))
+
+    async def copy_async(self, *_place: Any) -> None:
+        raise GenericError("InvalidRequest: the source is larger than 5368709120")
+
+    async def head_async(self, *_place: Any) -> Any:
+        return {"last_modified": datetime.fromtimestamp(0, UTC), "size": self._size}
+
+    async def get_range_async(self, *_place: Any, start: int, end: int) -> bytes:
+        self.reads.add(end - start)
+        return b""
+
+    async def put_async(
+        self,
+        _store: ObjectStore,
+        _key: str,
+        pieces: AsyncIterator[bytes],
+        *,
+        chunk_size: int,
+        **_options: Any,
+    ) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.parts.add(chunk_size)
+        await anext(pieces)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.now -= 1
+
+
+def test_one_object_at_a_time_is_copied_in_parts_in_every_loop_and_wherever_the_store_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    watched = Watched(monkeypatch, size=6 * GIB)
+    store = ObstoreStore(LocalStore(tmp_path))
+
+    async def copies() -> None:
+        await asyncio.gather(*(store.copy(f"large/{n}", f"aside/{n}") for n in range(8)))
+
+    asyncio.run(copies())
+    asyncio.run(copies())
+    store = pickle.loads(pickle.dumps(store))
+    asyncio.run(copies())
+
+    assert watched.most == 1
+
+
+@pytest.mark.parametrize("size", [6 * GIB, 48 * GIB, 5 * 1024 * GIB])
+async def test_parts_are_as_small_as_their_number_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+):
+    watched = Watched(monkeypatch, size=size)
+
+    await ObstoreStore(LocalStore(tmp_path)).copy("large", "aside/large")
+
+    (part,) = watched.parts
+    assert part == max(5 * MIB, -(-size // PARTS_MAX))
+    assert max(watched.reads) <= 5 * MIB
 
 
 async def test_a_copy_that_fails_for_another_reason_fails(

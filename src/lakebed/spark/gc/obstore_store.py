@@ -2,8 +2,12 @@
 
 Listings come as Arrow, so that no Python object is made for each of millions. What can be
 repeated is repeated by obstore itself on S3; a listing that breaks off is an error.
+
+Whoever copies deletes the source next, so a copy counts only when the store says that it is as large as its source, and
+only a source that is not there is called missing: not an upload in parts that somebody has ended meanwhile.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -20,14 +24,14 @@ from obstore.store import LocalStore, ObjectStore, S3Store
 from lakebed.env.clock import SECOND, Instant
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, NotFoundError, UnavailableError
 from lakebed.format.gc import OBJECTS_FILE
-from lakebed.limits import GC_ATTEMPTS_MAX, GIB, MIB, PARTS_MAX, S3_TIMEOUT_SECONDS
+from lakebed.limits import GC_ATTEMPTS_MAX, GIB, PARTS_MAX, S3_PART_BYTES_MIN, S3_TIMEOUT_SECONDS
 from lakebed.spark.gc.ports import Folder, StorePlace
 
 # Objects in one piece of a listing.
 _PAGE_ROWS: Final = 50_000
-# What S3 copies in one request. Above it, parts of at least so many bytes are read and written.
+# What S3 copies in one request. Above it parts are read and written, of one object at a time: about three of them are in
+# memory, of 5 MiB up to objects of 48 GiB, and of 525 MiB for the largest that S3 takes.
 _COPIED_BYTES_MAX: Final = 5 * GIB
-_PART_BYTES: Final = 16 * MIB
 _PARTS_AT_ONCE: Final = 2
 _FAILURES: Final = (BaseError, OSError, ValueError)
 
@@ -40,6 +44,10 @@ class ObstoreStore:
         self._store = store
         self._folder = folder
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_turn": None}  # A lock belongs to the loop that it was made for.
 
     async def get(self, key: str) -> bytes:
         try:
@@ -91,23 +99,24 @@ class ObstoreStore:
             _prune(self._folder, {name.rpartition("/")[0] for name in names})
 
     async def copy(self, source: str, target: str) -> None:
+        _, size = await self._look(source)
         try:
             await obstore.copy_async(self._store, self._prefix + source, self._prefix + target)
-        except FileNotFoundError as error:
-            raise _translated(error, f"copying {source}") from error
         except _FAILURES as error:
-            _, size = await self._look(source)
             if size <= _COPIED_BYTES_MAX:
-                raise _translated(error, f"copying {source}") from error
-            await self._copy_in_parts(source, target, size)
+                raise _failed(error, f"copying {source}") from error
+            async with self._one_at_a_time():
+                await self._copy_in_parts(source, target, size)
+        await self._require_size(target, size)
 
     async def _copy_in_parts(self, source: str, target: str, size: int) -> None:
         """Copy what the store does not copy in one request, through this machine; obstore cannot ask it for parts."""
-        step = max(_PART_BYTES, -(-size // PARTS_MAX))
+        part_bytes = max(S3_PART_BYTES_MIN, -(-size // PARTS_MAX))
 
-        async def parts() -> AsyncIterator[bytes]:
-            for start in range(0, size, step):
-                end = min(start + step, size)
+        async def pieces() -> AsyncIterator[bytes]:
+            # No larger than the smallest part, since what is read comes on top of the parts that are being written.
+            for start in range(0, size, S3_PART_BYTES_MIN):
+                end = min(start + S3_PART_BYTES_MIN, size)
                 found = await obstore.get_range_async(
                     self._store, self._prefix + source, start=start, end=end
                 )
@@ -117,13 +126,32 @@ class ObstoreStore:
             await obstore.put_async(
                 self._store,
                 self._prefix + target,
-                parts(),
+                pieces(),
                 use_multipart=True,
-                chunk_size=step,
+                chunk_size=part_bytes,
                 max_concurrency=_PARTS_AT_ONCE,
             )
         except _FAILURES as error:
-            raise _translated(error, f"copying {source} in parts") from error
+            raise _failed(error, f"copying {source} in parts") from error
+
+    def _one_at_a_time(self) -> asyncio.Lock:
+        """Return the lock of this loop: a store is used in one after another."""
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not loop:
+            self._turn = (loop, asyncio.Lock())
+        return self._turn[1]
+
+    async def _require_size(self, copy: str, size: int) -> None:
+        """Refuse a copy that is not as large as its source."""
+        found: int | None = None
+        with suppress(NotFoundError):
+            _, found = await self._look(copy)
+        if found != size:
+            has = "is not there" if found is None else f"has {found} bytes"
+            raise UnavailableError(
+                ErrorKind.STORE_UNAVAILABLE,
+                f"the copy {copy} {has}, and its source has {size} bytes: nothing was deleted for it. Run again",
+            )
 
     async def _look(self, key: str) -> tuple[Instant, int]:
         """Return when an object was written, and its size."""
@@ -232,5 +260,9 @@ def _instant(moment: datetime) -> Instant:
 def _translated(error: Exception, what: str) -> LakebedError:
     if isinstance(error, FileNotFoundError):
         return NotFoundError(ErrorKind.KEY_NOT_FOUND, f"{what}: it is not there")
+    return _failed(error, what)
+
+
+def _failed(error: Exception, what: str) -> UnavailableError:
     said = str(error).splitlines()[0] if str(error) else repr(error)
     return UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"{what} failed: {said}")
