@@ -19,7 +19,14 @@ from dataclasses import dataclass, replace
 
 from lakebed.catalog.engine import Engine
 from lakebed.env.clock import Instant, after
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, UnavailableError
+from lakebed.errors import (
+    ConflictError,
+    ErrorKind,
+    InvalidInputError,
+    NotFoundError,
+    PreconditionError,
+    UnavailableError,
+)
 from lakebed.format.links import decode_link, encode_link
 from lakebed.kv.port import Expect, Version, prefix_end
 from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS, SLICE_SECONDS
@@ -84,13 +91,23 @@ class LinkTokens:
         Raises:
             InvalidInputError: `LINK_REFUSED`: it was linked before, and that is not what stands.
             ConflictError: `TOO_LATE`; `VERSION_CHANGED`: somebody else is linking it in its last minutes.
+            PreconditionError: the condition does not hold, and not because of what this link itself has staged.
             UnavailableError: `OUTCOME_UNKNOWN`: it may be linked, or is and can be linked once more. Repeat it.
         """
         if found.token.used_at is not None:
-            return await self._standing(repo, name, entry)
+            standing = await self._standing(repo, name, entry)
+            if standing is None:
+                raise _refused(f"address {entry.address!r} was linked before: ask for a new one")
+            return standing
         require_open(found, now)
         found = await self._renewed(repo, found, now)
-        await self._engine.parts.staging.write(repo, name, [entry], condition=condition)
+        try:
+            await self._engine.parts.staging.write(repo, name, [entry], condition=condition)
+        except PreconditionError:
+            standing = await self._standing(repo, name, entry)
+            if standing is None:
+                raise
+            entry = standing  # Staged before, and not noted.
         await self.mark_used(repo, [replace(found, token=replace(found.token, checksum=entry.checksum))])
         return entry
 
@@ -179,17 +196,16 @@ class LinkTokens:
             swept += len(over)
         return swept
 
-    async def _standing(self, repo: Repository, name: BranchName, entry: Entry) -> Entry:
+    async def _standing(self, repo: Repository, name: BranchName, entry: Entry) -> Entry | None:
         """Return what is staged if it is exactly what is to be linked again."""
         record = (await self._engine.parts.branches.get(repo, name)).value
         source = await self._engine.view.source(repo, record)
         try:
             found = await self._engine.view.stat(repo, source, parse_path(entry.path))
         except NotFoundError:
-            found = None
-        if found is None or (found.address, found.checksum) != (entry.address, entry.checksum):
-            raise _refused(f"address {entry.address!r} was linked before: ask for a new one")
-        return found
+            return None
+        is_same = (found.address, found.checksum) == (entry.address, entry.checksum)
+        return found if is_same else None
 
     async def _renewed(self, repo: Repository, found: FoundToken, now: Instant) -> FoundToken:
         enough = after(now, GRACE_SECONDS)

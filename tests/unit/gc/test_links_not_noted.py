@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from lakebed.catalog.links import Linked
-from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
+from lakebed.errors import ErrorKind, InvalidInputError, PreconditionError, UnavailableError
 from lakebed.format.links import decode_link
 from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS
 from lakebed.model.links import LinkToken
 from lakebed.refs.keys import LINKS_PREFIX, link_key
+from lakebed.staging.conditions import IfAbsent
 from tests.unit.gc.world import World
 
 FAILURES = [ErrorKind.STORE_UNAVAILABLE, ErrorKind.OUTCOME_UNKNOWN]
@@ -73,6 +74,18 @@ async def test_repeating_it_notes_it_and_is_the_same_success(world: World, kind:
     other = Linked(address=linked.address, checksum="other", size_bytes=1, content_type="")
     with pytest.raises(InvalidInputError, match="linked before"):
         await world.lake.catalog.links.link("lake", "main", "a", other)
+
+
+async def test_a_condition_that_its_own_entry_fails_is_no_failure(world: World) -> None:
+    linked, others = await issued(world), await issued(world)
+    await not_noted(world, linked)
+
+    again = await world.lake.catalog.links.link("lake", "main", "a", linked, condition=IfAbsent())
+
+    assert again.address == relative(world, linked)
+    assert (await token(world, linked)).used_at is not None
+    with pytest.raises(PreconditionError):
+        await world.lake.catalog.links.link("lake", "main", "a", others, condition=IfAbsent())
 
 
 async def test_an_entry_that_was_deleted_meanwhile_can_be_linked_once_more_and_then_never_again(
