@@ -292,8 +292,11 @@ RETIRED_LISTED = 16
 # Decoded ranges kept on the local disk for memory-mapping.
 CACHE_BYTES_DEFAULT = 10 * GIB
 
-# Ranges mapped by one process at a time. Mapping one again costs 0.2 ms; what is mapped and read counts as resident.
-OPEN_RANGES_BYTES_MAX = 512 * MIB
+# Ranges mapped by one process at a time: ten million objects or more. Mapping one again costs 0.2 ms, ten times what a read
+# of it does. What is mapped and read counts as resident, but the system takes it back whenever somebody needs the room.
+MAPPED_RANGES_BYTES_MAX = 4 * GIB
+# Tables in a process's own memory, which nobody can take back.
+HELD_RANGES_BYTES_MAX = 512 * MIB
 # A server looks this often whether refs that were read within the second number show something new, and fetches what came
 # with it: often enough that most readers come later, rare enough that one read of all their records costs nothing.
 READ_AHEAD_SECONDS = 0.5

@@ -208,11 +208,21 @@ async def test_a_map_outlives_its_file(tmp_path):
 
 
 async def test_maps_held_open_are_bounded(tmp_path):
-    shared = cache(tmp_path, open_bytes_max=3 * OpenRange(BLOCK).size_bytes)
+    shared = cache(tmp_path, mapped_bytes_max=3 * OpenRange(BLOCK).size_bytes)
     blocks = [numbered(range(i * 1_000, i * 1_000 + 1_000)) for i in range(10)]
     for block in blocks:
         await shared.put(name_of(block), block)
         await shared.get(name_of(block), forbidden)
+
+    assert [shared.peek(name_of(b)) is not None for b in blocks] == [False] * 7 + [True] * 3
+
+
+async def test_tables_in_memory_of_ones_own_have_a_bound_of_their_own(tmp_path):
+    size_bytes = OpenRange(BLOCK).size_bytes
+    shared = cache(tmp_path, mapped_bytes_max=10 * size_bytes, held_bytes_max=3 * size_bytes, fills=False)
+    blocks = [numbered(range(i * 1_000, i * 1_000 + 1_000)) for i in range(10)]
+    for block in blocks:
+        await shared.get(name_of(block), Source(block))
 
     assert [shared.peek(name_of(b)) is not None for b in blocks] == [False] * 7 + [True] * 3
 
@@ -228,7 +238,9 @@ async def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path):
 
 async def test_many_threads_share_a_folder(tmp_path):
     workers = ThreadWorkers(4)
-    shared = RangeCache(tmp_path, workers=workers, bytes_max=6 * await file_size(tmp_path), open_bytes_max=1)
+    shared = RangeCache(
+        tmp_path, workers=workers, bytes_max=6 * await file_size(tmp_path), mapped_bytes_max=1
+    )
     blocks = [numbered(range(i * 1_000, i * 1_000 + 1_000)) for i in range(8)]
 
     async def read(block):

@@ -27,7 +27,7 @@ def workers():
 
 @pytest.fixture
 def trees(tmp_path, workers):
-    cache = RangeCache(tmp_path, workers=workers, open_bytes_max=100_000)
+    cache = RangeCache(tmp_path, workers=workers, mapped_bytes_max=100_000, held_bytes_max=100_000)
     return Trees(MemoryObjects(), cache, workers, rule=RULE)
 
 
