@@ -80,6 +80,12 @@ class RangeCache:
             self._held.put(name, opened)
         return opened
 
+    def let_go(self) -> None:
+        """Give memory back that will not be read again: if the folder is only read, all that is held."""
+        if not self._fills:
+            self._held.clear()
+            pa.default_memory_pool().release_unused()
+
     async def drop(self, name: str) -> None:
         """Forget a table: the next read fetches it again."""
         self._mapped.take_off(name)
@@ -130,6 +136,10 @@ class _Shelf:
         self._bytes += opened.size_bytes
         while self._bytes > self._bytes_max and len(self._tables) > 1:
             self.take_off(next(iter(self._tables)))
+
+    def clear(self) -> None:
+        self._tables.clear()
+        self._bytes = 0
 
     def take_off(self, name: str) -> None:
         opened = self._tables.pop(name, None)

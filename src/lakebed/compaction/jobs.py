@@ -48,9 +48,17 @@ class Made:
 class JobRunner:
     """Does jobs."""
 
-    def __init__(self, parts: Parts, store_of: Callable[[Repository], Awaitable[ObjectStore]]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        store_of: Callable[[Repository], Awaitable[ObjectStore]],
+        *,
+        let_go: Callable[[], None],
+    ) -> None:
+        """`let_go` gives back the memory of what a job has read."""
         self._parts = parts
         self._store_of = store_of
+        self._let_go = let_go
 
     async def run(self, repo: Repository, job: Job) -> Made:
         """Return what a job makes of its sources.
@@ -63,11 +71,15 @@ class JobRunner:
         start = place_of(branch, job.spec)
         assert start is not None, "the guard has found the run"
         run = branch.sealed[start : start + len(job.spec.sources)]
-        made = (
-            await self._make_tree(repo, job, _only(branch, run))
-            if job.spec.kind is JobKind.L2
-            else await self._make_segment(repo, job, branch, run)
-        )
+        try:
+            made = (
+                await self._make_tree(repo, job, _only(branch, run))
+                if job.spec.kind is JobKind.L2
+                else await self._make_segment(repo, job, branch, run)
+            )
+        finally:
+            # The next job may come in a day.
+            self._let_go()
         return replace(made, fresh=tuple(layer for layer in run if level_of(layer) == 0))
 
     async def _wanted(self, repo: Repository, job: Job) -> Branch:

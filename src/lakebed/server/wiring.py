@@ -171,7 +171,7 @@ def wire(around: Surroundings) -> Wired:
         sessions=sessions,
         catalog=sessions.of(SYSTEM),
         cleaner=cleaner,
-        job_runner=JobRunner(parts, stores.store),
+        job_runner=JobRunner(parts, stores.store, let_go=around.cache.let_go),
         read_ahead=ReadAhead(parts, readings),
     )
 

@@ -227,6 +227,16 @@ async def test_tables_in_memory_of_ones_own_have_a_bound_of_their_own(tmp_path):
     assert [shared.peek(name_of(b)) is not None for b in blocks] == [False] * 7 + [True] * 3
 
 
+@pytest.mark.parametrize("fills", [True, False])
+async def test_who_reads_things_once_gives_their_memory_back(tmp_path, fills):
+    shared = cache(tmp_path, fills=fills)
+    await shared.get(NAME, Source())
+
+    shared.let_go()
+
+    assert (shared.peek(NAME) is None) == (not fills)
+
+
 async def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path):
     (tmp_path / "file").write_text("in the way")
     source, shared = Source(), cache(tmp_path / "file" / "folder")

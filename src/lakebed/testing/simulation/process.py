@@ -192,7 +192,8 @@ class _Runner(JobRunner):
         toxins: Mapping[str, Toxin],
         die: Callable[[], None],
     ) -> None:
-        super().__init__(parts, store_of)
+        # A process of the simulation does everything: what one job has read others may read.
+        super().__init__(parts, store_of, let_go=lambda: None)
         self._toxins = toxins
         self._die = die
 
