@@ -366,7 +366,7 @@ async def test_a_segment_that_is_gone_while_its_branch_names_it_is_an_error() ->
         store = await world.lake.engine.store_of(world.lake.repo)
         async for infos in store.list("_lakebed/segments/"):
             await store.delete([info.key for info in infos])
-        world.lake.engine.parts.segments._cache._open.clear()  # type: ignore[attr-defined]
+        world.lake.engine.parts.segments._cache._held.clear()  # type: ignore[attr-defined]
         with pytest.raises(CorruptError):
             await world.uncommitted()
 
