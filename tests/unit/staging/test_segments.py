@@ -87,7 +87,7 @@ async def test_a_path_outside_a_segment_or_not_in_its_filter_fetches_nothing() -
     lake = await make_lake()
     await lay(lake, entry("b"), entry("d"))
     lake.bucket.objects.clear()
-    lake.segments._cache._open.clear()
+    lake.segments._cache._held.clear()
 
     assert await lake.find("a") is None
     assert await lake.find("e") is None
@@ -100,7 +100,7 @@ async def test_a_missing_file_of_a_layer_that_left_means_look_again_and_of_one_t
     await always.write(entry("a", "old"))
     old = await always.branch()
     always.bucket.objects.clear()
-    always.segments._cache._open.clear()
+    always.segments._cache._held.clear()
 
     with pytest.raises(CorruptError) as caught:
         await always.find("a")

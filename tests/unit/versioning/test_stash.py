@@ -173,7 +173,7 @@ async def test_a_stash_whose_file_was_swept_before_its_record_was_written_is_mad
 
     assert await lake.show("main") == {}
     await lake.engine.stashes.pop(lake.repo, stash.id)
-    lake.engine.parts.segments._cache._open.clear()
+    lake.engine.parts.segments._cache._held.clear()
     assert await lake.show("main") == {"a": "1"}
 
 
@@ -247,7 +247,7 @@ async def test_a_stash_that_is_popped_while_the_sweeper_reads_keeps_its_file(
     assert len(reads) == 5
     assert await lake.kv.get(lake.repo.partition, stash_key(stash.id)) is None
     assert await lake.show("main") == {"a": "1"}
-    lake.engine.parts.segments._cache._open.clear()
+    lake.engine.parts.segments._cache._held.clear()
     assert await lake.show("main") == {"a": "1"}
 
 
