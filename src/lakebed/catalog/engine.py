@@ -8,7 +8,8 @@ from lakebed.compaction.service import CompactionService
 from lakebed.env.work import Workers
 from lakebed.errors import DeniedError, ErrorKind
 from lakebed.gc.service import GarbageCollection
-from lakebed.model.ids import BranchName, parse_branch_name, parse_repo_name
+from lakebed.model.entries import Entry
+from lakebed.model.ids import BranchName, Path, parse_branch_name, parse_repo_name
 from lakebed.model.repository import Repository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
@@ -63,6 +64,11 @@ class Engine:
     async def repo(self, name: str) -> Repository:
         """Return the live repository of that name, or raise `NotFoundError`."""
         return await self.repositories.get(parse_repo_name(name))
+
+    async def shown(self, repo: Repository, name: BranchName, path: Path) -> Entry | None:
+        """Return what a branch shows at a path now, staged or committed."""
+        record = (await self.parts.branches.get(repo, name)).value
+        return await self.view.find(repo, await self.view.source(repo, record), path)
 
     async def source(self, repo: Repository, ref: str) -> Source:
         """Return what a reader of `ref` sees."""

@@ -23,7 +23,6 @@ from lakebed.errors import (
     ConflictError,
     ErrorKind,
     InvalidInputError,
-    NotFoundError,
     PreconditionError,
     UnavailableError,
 )
@@ -31,7 +30,7 @@ from lakebed.format.links import decode_link, encode_link
 from lakebed.kv.port import Expect, Version, prefix_end
 from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS, SLICE_SECONDS
 from lakebed.model.entries import Entry
-from lakebed.model.ids import BranchName, Path, parse_path
+from lakebed.model.ids import BranchName, Path
 from lakebed.model.links import LinkToken
 from lakebed.model.repository import Repository
 from lakebed.objects.slices import slice_name
@@ -198,13 +197,8 @@ class LinkTokens:
 
     async def _standing(self, repo: Repository, name: BranchName, entry: Entry) -> Entry | None:
         """Return what is staged if it is exactly what is to be linked again."""
-        record = (await self._engine.parts.branches.get(repo, name)).value
-        source = await self._engine.view.source(repo, record)
-        try:
-            found = await self._engine.view.stat(repo, source, parse_path(entry.path))
-        except NotFoundError:
-            return None
-        is_same = (found.address, found.checksum) == (entry.address, entry.checksum)
+        found = await self._engine.shown(repo, name, entry.path)
+        is_same = found is not None and (found.address, found.checksum) == (entry.address, entry.checksum)
         return found if is_same else None
 
     async def _renewed(self, repo: Repository, found: FoundToken, now: Instant) -> FoundToken:

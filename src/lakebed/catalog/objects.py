@@ -238,8 +238,7 @@ class Objects:
 
     async def _refuse_early(self, repo: Repository, name: BranchName, path: Path) -> None:
         """Spare the client an upload that cannot succeed. The condition is decided when it is staged."""
-        branch = (await self._engine.parts.branches.get(repo, name)).value
-        found = await self._engine.view.find(repo, await self._engine.view.source(repo, branch), path)
+        found = await self._engine.shown(repo, name, path)
         if found is not None:
             require(IfAbsent(), found, path)
 

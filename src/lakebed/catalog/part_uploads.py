@@ -191,7 +191,7 @@ class PartUploads:
         try:
             await self._engine.parts.staging.write(found.repo, upload.branch, [entry], condition=condition)
         except PreconditionError:
-            standing = await self._standing(found)
+            standing = await self._engine.shown(found.repo, upload.branch, upload.path)
             if standing is None or standing.address != upload.address:
                 raise
             checksum = standing.checksum  # Staged before, and not noted.
@@ -325,12 +325,6 @@ class PartUploads:
         except ConflictError as error:
             raise upload_missing(found.upload.id) from error
         return kept
-
-    async def _standing(self, found: _Found) -> Entry | None:
-        """Return what the branch shows at the upload's path."""
-        view, upload = self._engine.view, found.upload
-        record = (await self._engine.parts.branches.get(found.repo, upload.branch)).value
-        return await view.find(found.repo, await view.source(found.repo, record), upload.path)
 
     async def _note_completed(self, found: _Found, checksum: str) -> None:
         completed = replace(
