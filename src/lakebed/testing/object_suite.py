@@ -71,6 +71,9 @@ STRANGE_KEYS = {
     "looks like our own folder": ".lakebed",
 }
 
+_FOLDER_TREE = (
+    "this server keeps keys as folders: a key cannot be one too, and a slash sorts before everything"
+)
 PLAIN_ORDER = [
     "A",
     "B/x",
@@ -355,7 +358,7 @@ class ObjectSuite:
 
     async def test_a_slash_is_a_byte_like_any_other_in_that_order(self, store: ObjectStore) -> None:
         if self.is_folder_tree:
-            pytest.skip("this server has other ideas")
+            pytest.skip(_FOLDER_TREE)
         kept = [key for key in BYTE_ORDER if not self.refuses(key)]
         await put_all(store, reversed(kept))
 
@@ -394,7 +397,7 @@ class ObjectSuite:
         await put_all(store, PLAIN_ORDER)
 
         if self.is_folder_tree and start_after == "b":
-            pytest.skip("this server has other ideas")
+            pytest.skip(_FOLDER_TREE)
         expected = [key for key in PLAIN_ORDER if key > start_after]
         assert await keys_of(store, start_after=start_after) == expected
         assert await keys_of(store, "b", start_after=start_after) == [
@@ -501,7 +504,7 @@ class ObjectSuite:
 
     async def test_a_store_that_cannot_sign_says_so(self, store: ObjectStore) -> None:
         if store.capabilities.sign:
-            pytest.skip("it can")
+            pytest.skip("this store can sign")
 
         with pytest.raises(InvalidInputError) as raised:
             await store.sign("GET", "k", seconds=60)
@@ -768,7 +771,7 @@ class ObjectSuite:
         self, store: ObjectStore, order: Sequence[str], data: bytes
     ) -> None:
         if self.is_folder_tree:
-            pytest.skip("this server has other ideas")
+            pytest.skip(_FOLDER_TREE)
         for key in order:
             await store.put(key, key.encode() + data)
 
@@ -845,4 +848,4 @@ def fetch(method: str, url: str, data: bytes | None = None) -> bytes:
 
 def _needs(capability: bool) -> None:
     if not capability:
-        pytest.skip("this store says that it cannot")
+        pytest.skip("this store does not claim the capability")
