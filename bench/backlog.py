@@ -13,9 +13,7 @@ from bench.clock import Stopwatch
 from bench.figure import Figure
 from bench.lab import REPO, Lab, entry
 from lakebed.compaction.meters import CompactionMeters
-from lakebed.compaction.worker import CompactionWorker
-from lakebed.env.clock import Instant, SystemClock, after
-from lakebed.env.ids import SystemIds
+from lakebed.env.clock import Instant, after
 from lakebed.format.blocks import change_block
 from lakebed.format.records import encode_branch
 from lakebed.format.rows import OPEN_KEY, OPEN_VALUE, encode_row, row_key
@@ -28,6 +26,8 @@ from lakebed.model.repository import Repository
 from lakebed.model.segments import SegmentName, era_at, segment_key
 from lakebed.refs.branches import branch_names, new_branch
 from lakebed.refs.keys import branch_key
+from lakebed.server.compaction_worker import compaction_worker
+from lakebed.server.config import Config
 from lakebed.server.wiring import Wired
 
 _LAYERS = 10
@@ -49,14 +49,8 @@ async def backlog(lab: Lab) -> list[Figure]:
             ]
         )
         registry = CollectorRegistry()
-        worker = CompactionWorker(
-            site.engine.compaction,
-            site.job_runner,
-            places=_PLACES,
-            clock=SystemClock(),
-            ids=SystemIds(),
-            meters=CompactionMeters(registry),
-        )
+        config = Config(data=lab.work, compactor_jobs=_PLACES)
+        worker = compaction_worker(config, site, CompactionMeters(registry))
         with Stopwatch() as watch:
             running = asyncio.create_task(worker.run())
             while not _is_drained(registry):

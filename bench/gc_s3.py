@@ -8,9 +8,6 @@ time is that of the whole command, Java's start included.
 
 import argparse
 import asyncio
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +16,7 @@ from obstore.store import S3Store
 
 from bench.clock import Stopwatch
 from bench.gc import Builder, Shape, collect, entry_of
-from bench.lab import COMMIT, MAIN, REPO
+from bench.lab import COMMIT, MAIN, REPO, emptied
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.config import Config
 from lakebed.server.installation import open_installation
@@ -42,7 +39,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--work", type=Path, default=_WORK, help="a folder on the disk to be measured")
     arguments = parser.parse_args()
-    with _emptied(arguments.work) as folder, s3_server(folder / "weed") as settings:
+    with emptied(arguments.work) as folder, s3_server(folder / "weed") as settings:
         make_bucket(settings, _BUCKET)
         with Stopwatch() as watch:
             asyncio.run(_build(folder, settings, arguments.objects))
@@ -92,16 +89,6 @@ async def _put(settings: StoreSettings, keys: list[str]) -> None:
             await obstore.put_async(store, key, b"x")
 
     await asyncio.gather(*(go() for _ in range(_AT_ONCE)))
-
-
-@contextmanager
-def _emptied(folder: Path) -> Iterator[Path]:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ a local folder, every sync on.
 """
 
 import shutil
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from hashlib import md5
 from pathlib import Path
@@ -71,6 +71,17 @@ class Lab:
         """Yield the installation with the large tree."""
         async with open_installation(Config(data=self.tree_folder)) as site:
             yield site
+
+
+@contextmanager
+def emptied(folder: Path) -> Iterator[Path]:
+    """Yield the folder, empty, and remove it afterwards."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def tree_path(number: int) -> str:

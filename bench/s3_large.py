@@ -5,14 +5,12 @@ Every ratio is of figures from one run.
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from bench.clock import Stopwatch
 from bench.figure import Figure
-from bench.lab import Lab
+from bench.lab import Lab, emptied
 from bench.memory import AnonymousPeak
 from bench.s3_site import BLOCK, Place, S3Site, get, put, s3_site
 from lakebed.env.work import ThreadWorkers
@@ -42,7 +40,7 @@ async def _in_thread(measure: Callable[[Lab], list[Figure]], lab: Lab) -> list[F
 
 
 def _objects(lab: Lab) -> list[Figure]:
-    with _folder(lab) as folder:
+    with emptied(lab.work / "s3_large") as folder:
         source = folder / "source"
         size = _make(source, lab.count(_OBJECT))
         hashing = _rate(size, lambda: _hash(source))
@@ -115,7 +113,7 @@ def _beside(name: str, ours: float, theirs: float) -> Figure:
 
 def _parts(lab: Lab) -> list[Figure]:
     size = lab.count(_PART)
-    with _folder(lab) as folder, s3_site(folder) as site:
+    with emptied(lab.work / "s3_large") as folder, s3_site(folder) as site:
         return [
             figure
             for name, place in (("local files", site.local), ("S3 server underneath", site.on_s3))
@@ -147,17 +145,6 @@ def _memory(memory: AnonymousPeak) -> Figure:
 
 def _noted(figure: Figure, more: str) -> Figure:
     return Figure(**{**figure.as_dict(), "note": f"{figure.note}: {more}"})
-
-
-@contextmanager
-def _folder(lab: Lab) -> Iterator[Path]:
-    folder = lab.work / "s3_large"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make(path: Path, size: int) -> int:
