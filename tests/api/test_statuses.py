@@ -52,6 +52,7 @@ SUCCESS: dict[str, set[int]] = {
     "mergeIntoBranchAsync": {202},
     "stageObjects": {204},
     "popStash": {200},
+    "dropStash": {204},
     "pauseCompaction": {204},
     "resumeCompaction": {204},
     "raiseCompactionEpoch": {200},

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lakebed.auth.statements import StatementDocument
 from lakebed.catalog.tasks import Tasks
 from lakebed.format.tasks import encode_task
 from lakebed.kv.port import Expect
@@ -163,3 +164,31 @@ async def test_a_stash_puts_changes_aside_and_brings_them_back(rest: Rest) -> No
     assert popped.status == 200
     assert await rest.lake.show("main") == {"a": "2", "b": "1"}
     assert (await rest.admin("GET", f"{REPO}/stashes")).json()["results"] == []
+
+
+async def test_a_dropped_stash_is_gone(rest: Rest) -> None:
+    await rest.lake.put("main", a="2")
+    made = (await rest.admin("POST", f"{REPO}/branches/main/stash")).json()
+    assert (await rest.admin("DELETE", f"{REPO}/stashes/{made['id']}")).status == 204
+    assert (await rest.admin("GET", f"{REPO}/stashes")).json()["results"] == []
+    assert (await rest.admin("DELETE", f"{REPO}/stashes/{made['id']}")).status == 404
+
+
+async def test_who_may_not_revert_the_branch_of_a_stash_may_not_drop_it(rest: Rest) -> None:
+    await rest.lake.put("main", a="2")
+    made = (await rest.admin("POST", f"{REPO}/branches/main/stash")).json()
+    await rest.auth.policies.create(
+        "NotMain",
+        [
+            StatementDocument(effect="allow", action=["fs:*"], resource="*"),
+            StatementDocument(
+                effect="deny",
+                action=["fs:RevertBranch"],
+                resource="arn:lakefs:fs:::repository/lake/branch/main",
+            ),
+        ],
+    )
+    client = await rest.user("careful")
+    await rest.auth.attachments.attach_to_user("careful", "NotMain")
+    assert (await client("DELETE", f"{REPO}/stashes/{made['id']}")).status == 401
+    assert len((await rest.admin("GET", f"{REPO}/stashes")).json()["results"]) == 1

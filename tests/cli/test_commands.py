@@ -194,6 +194,10 @@ def test_what_is_put_aside_comes_back(run: Run, repo: Repo) -> None:
     assert [change.path for change in main.uncommitted()] == ["a"]
     assert run("stash", "list", repo.name, "--json").json == []
 
+    stash = run("stash", "push", f"{repo.name}/main", "--json").json
+    assert run("stash", "drop", repo.name, stash["id"], "--yes").code == 0
+    assert run("stash", "list", repo.name, "--json").json == []
+
 
 def test_an_import_becomes_a_commit(run: Run, repo: Repo, server: ServerProcess) -> None:
     folder = server.imports / repo.name

@@ -1,4 +1,4 @@
-"""Stashes: made, listed, popped."""
+"""Stashes: made, listed, popped, dropped."""
 
 from lakebed.auth.actions import Action
 from lakebed.auth.arns import branch_arn, object_arn, repository_arn
@@ -38,3 +38,14 @@ class Stashes:
             await self._engine.writable(repo, into, action="staging_write", force=force) if into else None
         )
         return await self._engine.stashes.pop(repo, Nonce(stash_id), into=branch)
+
+    async def drop(self, repo_name: str, stash_id: str, *, force: bool = False) -> Stash:
+        """Give a stash up for good: like a reset, for changes that were put aside before."""
+        self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, "*"))
+        repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+
+        def allow(stash: Stash) -> None:
+            self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, stash.branch))
+
+        return await self._engine.stashes.drop(repo, Nonce(stash_id), allow=allow)

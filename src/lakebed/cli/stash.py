@@ -1,16 +1,32 @@
 """`lakebed stash`."""
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from lakebed.cli.arguments import BranchArgument, RepoArgument
 from lakebed.cli.branch import branch_of
-from lakebed.cli.output import JsonOption, moment, print_json, print_json_list, print_table, say
+from lakebed.cli.output import (
+    JsonOption,
+    YesOption,
+    confirm,
+    moment,
+    print_json,
+    print_json_list,
+    print_table,
+    say,
+    say_done,
+)
 from lakebed.client.client import Client
 from lakebed.client.uri import parse_repo
 
-app = typer.Typer(help="Put uncommitted changes aside, and bring them back.", no_args_is_help=True)
+StashArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="STASH", help="Its id: `lakebed stash list` shows it.", show_default=False)
+]
+
+app = typer.Typer(
+    help="Put uncommitted changes aside, bring them back, or give them up.", no_args_is_help=True
+)
 
 
 @app.command()
@@ -44,7 +60,7 @@ def list_stashes(repo: RepoArgument, *, json: JsonOption = False) -> None:
 @app.command()
 def pop(
     repo: RepoArgument,
-    stash: Annotated[str, typer.Argument(metavar="STASH", help="Its id.", show_default=False)],
+    stash: StashArgument,
     *,
     into: Annotated[str, typer.Option(help="Another branch than the one it came from.")] = "",
     json: JsonOption = False,
@@ -56,3 +72,15 @@ def pop(
         print_json(popped)
     else:
         say("what {} held is uncommitted on {} again", popped.id, into or popped.branch)
+
+
+@app.command()
+def drop(
+    repo: RepoArgument, stash: StashArgument, *, yes: YesOption = False, json: JsonOption = False
+) -> None:
+    """Give a stash up for good. Its storage is freed after the grace (15 minutes unless set)."""
+    name = parse_repo(repo)
+    confirm(f"Give up stash {stash} of {name}? Its changes cannot be brought back.", yes=yes)
+    with Client() as client:
+        client.repo(name).drop_stash(stash)
+    say_done("dropped {}", stash, json=json, dropped=stash)

@@ -99,5 +99,9 @@ class Repo:
         answer = self._transport.post(*self._path("stashes", stash_id, "pop"), body={"into": str(into)})
         return decode(answer, StashInfo)
 
+    def drop_stash(self, stash_id: str) -> None:
+        """Give a stash up for good; its changes cannot be brought back."""
+        self._transport.delete(*self._path("stashes", stash_id))
+
     def _path(self, *below: str) -> tuple[str, ...]:
         return ("repositories", self.name, *below)

@@ -1,7 +1,8 @@
 """`Stash`: uncommitted changes put aside, to be laid over a branch again later.
 
     tentative -> standing -> popping -> popped
-              -> dropped     popping -> standing, if its branch went before it was laid there
+              -> dropped  -> dropped
+                             popping -> standing, if its branch went before it was laid there
 
 A tentative stash counts only once the branch record names it: the reset that
 emptied the branch and the stash that keeps its changes are the same swap.
@@ -24,7 +25,7 @@ class StashState(StrEnum):
     """On its way to a branch; whether it is there, the branch knows."""
     POPPED = "popped"
     DROPPED = "dropped"
-    """Never completed; what it holds is being removed."""
+    """Never completed, or given up by a user at `at`; what it holds is freed after a grace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ What keeps the segment of a stash, at each step of `versioning/stash.py`:
     popping, and appended late       the record: it is popping until the branch has the layer or cannot get it any more. So
                                      a pop asks for no era, only that the record says so still
     popped                           the branch; and the record, for a grace
-    dropped                          nothing: it never counted, and never will
+    dropped                          the record, for a grace if a user dropped it; one that never counted needs nothing
 
 An era is an hour, and the last one is spared too, so that a slow upload does not come too late for nothing.
 """

@@ -1,4 +1,4 @@
-"""Stash and pop: uncommitted changes put aside and laid over a branch again.
+"""Stash, pop and drop: uncommitted changes put aside and laid over a branch again.
 
 Stash:
     1. begin    as for a new HEAD: seal, and keep what is sealed in place
@@ -16,6 +16,12 @@ Pop:
                 popping still
     3. confirm  swap the record to popped
 
+Drop:
+    1. swap     a standing record to dropped: from here it can neither be listed nor popped
+    2. free     `sweep`, after a grace: drop the rows of token layers, then remove the record. Until then it is a root for the
+                collector and keeps its segments, for a scan that began before 1
+A drop and a pop of one stash both begin with a swap of the version that they read, so only one of them happens.
+
 | crash or loss after | what is left | who takes care of it |
 |---|---|---|
 | 2 | a segment of nobody | the sweeper of segments, when its era is over |
@@ -23,6 +29,7 @@ Pop:
 | 4 | a branch that names the stash | whoever lists or sweeps stashes does 5 |
 | claim, append | a record that is popping | whoever lists, sweeps or pops it again goes on; the branch remembers the layers, live or retired (the cleaner lets nobody forget those of a stash that is popping) |
 | claim, and the branch is deleted | the same | if its tombstone or namesake does not know the layers, append has not happened and never will: the stash stands again |
+| drop's swap | a dropped record | `sweep` frees it after a grace |
 | confirm | a popped record | `sweep` removes it after a grace; until then it is a root for the collector |
 
 A popper that slept for long cannot append twice: if the record is still popping after the branch was read, the branch has not
@@ -31,7 +38,7 @@ forgotten the layers yet; and who makes it popped in between has changed the bra
 Records of an older lakebed name a token with rows instead of a segment. They are popped and dropped in the same way.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -129,9 +136,28 @@ class Stashes:
             claimed = await self._swap(repo, popping, version)
             if claimed == popping:
                 return await self._append(repo, popping)
-        raise UnavailableError(
-            ErrorKind.STORE_UNAVAILABLE, f"stash {stash_id} is wanted by too many: try again"
-        )
+        raise _wanted(stash_id)
+
+    async def drop(self, repo: Repository, stash_id: Nonce, *, allow: Callable[[Stash], None]) -> Stash:
+        """Give a stash up for good; `allow` sees the record before it changes, and may refuse by raising.
+
+        Raises:
+            NotFoundError: `STASH_NOT_FOUND`: no such stash, or it was popped or dropped before.
+        """
+        for _ in range(SWAP_ATTEMPTS_MAX):
+            stash, version = await self._get(repo, stash_id)
+            stash = await self._settle(repo, stash, version)
+            if stash.state in {StashState.POPPED, StashState.DROPPED}:
+                raise _not_found(repo, stash_id)
+            if stash.state is StashState.STANDING:
+                allow(stash)
+                # Settling may have changed the record: then its version is no longer this one, and the next try has it.
+                dropped = replace(stash, state=StashState.DROPPED, at=await self._parts.kv.now())
+                if (await self._swap(repo, dropped, version)).state is StashState.DROPPED:
+                    return dropped
+            elif stash.state is StashState.TENTATIVE:
+                raise _not_found(repo, stash_id)
+        raise _wanted(stash_id)
 
     async def sweep(self, repo: Repository) -> int:
         """Finish what is half-way, and remove records that no longer matter. Return how many."""
@@ -149,6 +175,8 @@ class Stashes:
         stored = decode_stash(item.value)
         stash = await self._settle(repo, stored, item.version)
         if stash.state is StashState.DROPPED:
+            if stash.at >= oldest:
+                return False
             await self._drop(repo, stash)
             return True
         if stash.state is StashState.TENTATIVE and stash.at < oldest:
@@ -251,8 +279,10 @@ class Stashes:
                 f"branch {stash.branch} was deleted before stash {stash.id} was laid over it: pop it again",
             )
         # Asked after the branch was read; see above.
-        if (await self._get(repo, stash.id))[0].state is not StashState.POPPING:
-            return True
+        state = (await self._get(repo, stash.id))[0].state
+        if state is not StashState.POPPING:
+            # Standing or dropped: the branch that was read is gone by now, and the next look says so.
+            return state is StashState.POPPED
         laid = seal(found.value)
         for layer in stash.layers:
             laid = push_layer(laid, layer)
@@ -343,6 +373,10 @@ def _unknown_pop(stash: Stash) -> UnavailableError:
         ErrorKind.OUTCOME_UNKNOWN,
         f"stash {stash.id} may have been laid over {stash.branch}: list the stashes to be sure",
     )
+
+
+def _wanted(stash_id: Nonce) -> UnavailableError:
+    return UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"stash {stash_id} is wanted by too many: try again")
 
 
 def _not_found(repo: Repository, stash_id: Nonce) -> NotFoundError:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from lakebed.env.clock import Instant, SystemClock, after
-from lakebed.errors import ErrorKind, UnavailableError
+from lakebed.errors import DeniedError, ErrorKind, NotFoundError, UnavailableError
 from lakebed.format.records import decode_stash, encode_stash
 from lakebed.format.rows import OPEN_KEY, OPEN_VALUE, encode_row, row_key
 from lakebed.kv.drivers.memory import MemoryKV
@@ -117,6 +117,55 @@ async def test_a_stash_is_one_segment_with_its_tombstones_and_no_row_is_written(
         "identity": b"",
         "deleted": True,
     }
+
+
+def anyone(_stash: Stash) -> None:
+    """Refuse nobody."""
+
+
+async def test_a_dropped_stash_is_gone_at_once_and_its_file_after_the_grace(lake: Lake, clock: Hands) -> None:
+    await lake.put("main", a="1")
+    stash = await lake.engine.stashes.stash(lake.repo, MAIN)
+    await lake.engine.stashes.drop(lake.repo, stash.id, allow=anyone)
+
+    assert await lake.engine.stashes.list(lake.repo) == []
+    with pytest.raises(NotFoundError, match="no stash"):
+        await lake.engine.stashes.pop(lake.repo, stash.id)
+    with pytest.raises(NotFoundError, match="no stash"):
+        await lake.engine.stashes.drop(lake.repo, stash.id, allow=anyone)
+    await pass_time(lake, clock, GRACE_SECONDS / 2)
+    assert await stored(lake, stash), "a scan that began before the drop may still read it"
+    await pass_time(lake, clock, GRACE_SECONDS)
+    assert await lake.kv.get(lake.repo.partition, stash_key(stash.id)) is None
+    await pass_time(lake, clock, 3 * 3600)
+    assert await segments(lake) == set()
+
+
+@pytest.mark.parametrize("first", ["pop", "drop"])
+async def test_of_a_drop_and_a_pop_at_the_same_time_one_happens(lake: Lake, kv: Meddled, first: str) -> None:
+    await lake.put("main", a="1")
+    stash = await lake.engine.stashes.stash(lake.repo, MAIN)
+    stashes = lake.engine.stashes
+    pop, drop = partial(stashes.pop, lake.repo), partial(stashes.drop, lake.repo, allow=anyone)
+    winner, loser = (pop, drop) if first == "pop" else (drop, pop)
+    kv.before(stash_key(stash.id), partial(winner, stash.id))
+
+    with pytest.raises(NotFoundError, match="no stash"):
+        await loser(stash.id)
+
+    assert await lake.show("main") == ({"a": "1"} if first == "pop" else {})
+
+
+async def test_a_drop_that_is_refused_leaves_the_stash(lake: Lake) -> None:
+    await lake.put("main", a="1")
+    stash = await lake.engine.stashes.stash(lake.repo, MAIN)
+
+    def refuse(_stash: Stash) -> None:
+        raise DeniedError(ErrorKind.PERMISSION_DENIED, "no")
+
+    with pytest.raises(DeniedError):
+        await lake.engine.stashes.drop(lake.repo, stash.id, allow=refuse)
+    assert [each.id for each in await lake.engine.stashes.list(lake.repo)] == [stash.id]
 
 
 async def test_a_stash_that_is_too_large_for_a_segment_is_several_that_are_popped_together(

@@ -1,4 +1,4 @@
-"""Stashes: uncommitted changes put aside, listed, and laid over a branch again."""
+"""Stashes: uncommitted changes put aside, listed, laid over a branch again, and given up."""
 
 import msgspec
 
@@ -6,7 +6,8 @@ from lakebed.api.arns import on, on_branch, on_repository
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
 from lakebed.api.pages import AfterQuery, PageOf, page_of, wanted
-from lakebed.api.reply import json_reply
+from lakebed.api.reply import empty_reply, json_reply
+from lakebed.api.resources.repositories import ForceQuery
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
 from lakebed.http.reply import Reply
@@ -90,6 +91,22 @@ async def pop_stash(call: Call) -> Reply:
         call.path["repository"], call.path["stash"], into=body.into or None, force=body.force
     )
     return json_reply(200, _body(popped))
+
+
+@operations.add(
+    "DELETE",
+    "/repositories/{repository}/stashes/{stash}",
+    "dropStash",
+    query=ForceQuery,
+    replies={204: None},
+    permissions=on("arn:lakefs:fs:::repository/{repository}/branch/*", Action.REVERT_BRANCH),
+)
+async def drop_stash(call: Call) -> Reply:
+    """Give a stash up for good; its changes are freed after the grace."""
+    await call.session.stashes.drop(
+        call.path["repository"], call.path["stash"], force=call.query(ForceQuery).force
+    )
+    return empty_reply(204)
 
 
 def _body(stash: Stash) -> StashBody:

@@ -50,6 +50,7 @@ class Answers:
             "reset_prefix": self._check_undone,
             "stash": self._check_one_effect,
             "pop": self._check_pop,
+            "drop_stash": self._check_dropped,
             "create_branch": self._check_created,
             "delete_branch": self._check_deleted,
             "get_branch": self._check_existed,
@@ -156,6 +157,10 @@ class Answers:
         if op.args["stash"] not in self._laws.stashes.popped:
             raise LawBrokenError(f"{op} was acknowledged, and the stash is nowhere")
 
+    def _check_dropped(self, op: Op) -> None:
+        if op.args["stash"] not in self._laws.stashes.dropped:
+            raise LawBrokenError(f"{op} was acknowledged, and the stash was not dropped")
+
     def _check_created(self, op: Op) -> None:
         self._check_one_effect(op)
         self._require_some(op, lambda m: m.view is not None, "the branch existed")
@@ -203,7 +208,7 @@ class Answers:
                 self._require_some(op, lambda m: not self._is_clean(op, m), "there were changes")
             case ErrorKind.MERGE_CONFLICT:
                 self._require_some(op, lambda m: self._conflicts(op, m), "there was a conflict")
-            case ErrorKind.STASH_NOT_FOUND if op.kind == "pop":
+            case ErrorKind.STASH_NOT_FOUND if op.kind in {"pop", "drop_stash"}:
                 self._check_stash_gone(op)
             case ErrorKind.COMMIT_EXISTS | ErrorKind.COMMIT_NOT_FOUND | ErrorKind.OBJECT_NOT_FOUND:
                 if not op.args.get("may_be_missing") and self._truth.is_live(op.repo):
@@ -211,8 +216,9 @@ class Answers:
 
     def _check_stash_gone(self, op: Op) -> None:
         stash = op.args["stash"]
-        if stash in self._laws.stashes.standing - self._laws.stashes.claimed:
-            raise LawBrokenError(f"{op}: the stash stands, nobody has popped it")
+        stashes = self._laws.stashes
+        if stash in stashes.standing - stashes.claimed - stashes.dropped:
+            raise LawBrokenError(f"{op}: the stash stands, nobody has popped or dropped it")
 
     def _is_clean(self, op: Op, moment: Moment) -> bool:
         if moment.commit_id is None:

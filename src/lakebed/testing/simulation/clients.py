@@ -12,6 +12,7 @@ from lakebed.model.diffs import MergeStrategy
 from lakebed.model.entries import Entry, Tombstone
 from lakebed.model.ids import BranchName, CommitId, Nonce, Path
 from lakebed.model.repository import Repository
+from lakebed.model.stash import Stash
 from lakebed.staging.conditions import Condition, IfAbsent, IfChecksum
 from lakebed.staging.reader import LayersMovedError
 from lakebed.testing.simulation.chance import Chance
@@ -350,6 +351,14 @@ class Client:
         call = partial(self.process.engine.stashes.pop, self.lake.repo, stash, into=BranchName(branch))
         return await self._ask("pop", call, branch=branch, stash=stash)
 
+    async def drop_stash(self) -> Op | None:
+        """Give a stash up, sometimes while another client pops it."""
+        if not self.lake.stashes:
+            return None
+        stash = self.chance.pick(self.lake.stashes)
+        call = partial(self.process.engine.stashes.drop, self.lake.repo, stash, allow=_anyone)
+        return await self._ask("drop_stash", call, stash=stash)
+
     async def list_stashes(self) -> Op:
         """List the stashes, which finishes those whose makers died."""
         op = await self._ask("list_stashes", partial(self.process.engine.stashes.list, self.lake.repo))
@@ -453,6 +462,10 @@ def _covers(prefix: str, after: str, last: str | None, path: str) -> bool:
     return last is None or path <= last or (last.endswith("/") and path.startswith(last))
 
 
+def _anyone(_stash: Stash) -> None:
+    """Refuse nobody."""
+
+
 WORK: Mapping[str, Work] = {
     work.__name__: work
     for work in (
@@ -474,6 +487,7 @@ WORK: Mapping[str, Work] = {
         Client.reset_prefix,
         Client.stash,
         Client.pop,
+        Client.drop_stash,
         Client.list_stashes,
         Client.create_branch,
         Client.delete_branch,

@@ -102,7 +102,7 @@ async def _check_stashes(world: World, lake: Lake, process: SimProcess) -> None:
     if listing.outcome is not Outcome.DONE:
         raise LawBrokenError(f"{listing} in fair weather")
     listed = {stash.id for stash in listing.result}
-    for stash in sorted(world.laws.stashes.standing):
+    for stash in sorted(world.laws.stashes.standing - world.laws.stashes.dropped):
         if stash in world.laws.stashes.popped or world.laws.stashes.home[stash] != lake.partition:
             continue
         if stash not in listed:

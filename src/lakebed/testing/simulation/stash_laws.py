@@ -11,7 +11,7 @@ from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.truth import Changes, View, laid_over
 
 _KEPT = frozenset({StashState.STANDING, StashState.POPPING})
-_HELPERS = frozenset({"pop", "sweep", "list_stashes"})
+_HELPERS = frozenset({"pop", "drop_stash", "sweep", "list_stashes"})
 
 
 class StashLaws:
@@ -30,6 +30,8 @@ class StashLaws:
         """Stashes that somebody has begun to pop."""
         self.popped: set[Nonce] = set()
         """Stashes that were laid over a branch."""
+        self.dropped: set[Nonce] = set()
+        """Stashes that a user gave up."""
 
     def of_layer(self, name: str) -> Nonce | None:
         """Return the stash that counts and has this layer."""
@@ -64,6 +66,8 @@ class StashLaws:
             raise LawBrokenError(f"stash {stash} was popped by {op}")
         if stash in self.popped:
             raise LawBrokenError(f"{op}: stash {stash} was popped before")
+        if stash in self.dropped:
+            raise LawBrokenError(f"{op}: stash {stash} was dropped before it was popped")
         if self._changes(self.home[stash], record) != changes:
             raise LawBrokenError(f"{op}: the rows of stash {stash} have changed")
         if now != laid_over(before, [changes]):
@@ -83,7 +87,10 @@ class StashLaws:
                 raise LawBrokenError(f"stash {stash.id} that counts was given other layers")
             # One that was never seen to stand goes with a branch that is deleted, like all that was staged there.
             kept = stash.id in self.standing or self._is_named(partition, stash)
-            if stash.state is StashState.DROPPED and kept:
+            op = self._ledger.op
+            if stash.state is StashState.DROPPED and op is not None and op.kind == "drop_stash":
+                self._check_dropped(stash)
+            elif stash.state is StashState.DROPPED and kept:
                 raise LawBrokenError(f"stash {stash.id} that counts was dropped")
         if stash.state is StashState.DROPPED:
             self._ledger.meet("stash given up")
@@ -93,6 +100,13 @@ class StashLaws:
             self.standing.add(stash.id)
         if stash.state in {StashState.POPPING, StashState.POPPED}:
             self.claimed.add(stash.id)
+
+    def _check_dropped(self, stash: Stash) -> None:
+        """A user gives up a stash that counts."""
+        if stash.id in self.popped:
+            raise LawBrokenError(f"stash {stash.id} was dropped, and its layers are on a branch")
+        self.dropped.add(stash.id)
+        self._ledger.meet("stash dropped")
 
     def check_deletable(self, partition: str, stash: Stash) -> None:
         """A record is about to go."""
@@ -116,7 +130,8 @@ class StashLaws:
 
     def _is_kept(self, partition: str, stash: Stash) -> bool:
         named = self._is_named(partition, stash)
-        return stash.state in _KEPT or (named and stash.state is not StashState.POPPED)
+        over = stash.state is StashState.POPPED or stash.id in self.dropped
+        return stash.state in _KEPT or (named and not over)
 
     def _is_named(self, partition: str, stash: Stash) -> bool:
         records = self._truth.branches(partition)
