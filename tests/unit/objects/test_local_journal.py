@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SeededIds
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.objects.drivers.local import LocalObjects
+from lakebed.objects.local import opening
+from lakebed.objects.local.changes import SmallPut
 from lakebed.objects.local.disk import RealDisk, Sync
 from lakebed.objects.local.faults import UnsureError
 from lakebed.objects.local.folders import open_root
@@ -25,7 +28,10 @@ from lakebed.objects.local.frames import (
     encode_header,
 )
 from lakebed.objects.local.journal import Journal
-from lakebed.objects.local.locks import Locks
+from lakebed.objects.local.locks import APPEND, Locks
+from lakebed.objects.local.opening import OpenRoot, open_local_root
+from lakebed.objects.port import PutMode
+from lakebed.testing.fake_disk import ForgetfulDisk
 
 HEADER = Header(b"01234567", "11111111-2222-3333-4444-555555555555")
 GOLDEN_HEADER = b"LKBJ\x0101234567" + b"11111111-2222-3333-4444-555555555555"
@@ -278,3 +284,85 @@ async def test_what_a_killed_process_recorded_but_did_not_do_does_not_come_back(
     assert await again.head("never") is None
     await again.close()
     await killed.close()
+
+
+def opened(root: Path, disk: RealDisk, seed: int) -> OpenRoot:
+    """A process's view of the store in `root`."""
+    return open_local_root(
+        str(root), disk=disk, clock=SystemClock(), ids=SeededIds(seed), fsync=True, journal_bytes_max=2**20
+    )
+
+
+class PausingDisk(ForgetfulDisk):
+    """A disk on which two processes meet at two points: between the birth of a journal file and its header, and before
+    a journal file is removed.
+    """
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        self.born = threading.Event()
+        self.looked = threading.Event()
+        self.recorded = threading.Event()
+        self.armed = False
+
+    def write(self, file: int, data: bytes | memoryview) -> None:
+        if self.armed and bytes(data[:4]) == b"LKBJ":
+            self.armed = False
+            self.born.set()
+            assert self.looked.wait(20), "the other process neither read the file nor asked for APPEND"
+        super().write(file, data)
+
+    def sync_all(self, descriptor: int, what: Sync) -> None:
+        super().sync_all(descriptor, what)
+        if threading.current_thread().name == "opens":
+            self.looked.set()
+            assert self.recorded.wait(20), "the first process recorded nothing"
+
+
+async def test_opening_during_a_rotation_leaves_the_newborn_journal_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "disk").mkdir()
+    disk = PausingDisk(tmp_path / "disk")
+    root = tmp_path / "disk" / "root"
+    first = opened(root, disk, seed=1)
+    first.changes.put_small([SmallPut("before", b"1", PutMode.CREATE)])
+
+    class AskingLocks(Locks):
+        def hold(self, offsets, *, shared=False):  # type: ignore[no-untyped-def]
+            offsets = list(offsets)
+            if APPEND in offsets:
+                disk.looked.set()
+            return super().hold(offsets, shared=shared)
+
+    def rotate_and_put() -> None:
+        first.journal.rotate()
+        first.changes.put_small([SmallPut("acknowledged", b"2", PutMode.CREATE)])
+        disk.recorded.set()
+
+    disk.armed = True
+    rotating = threading.Thread(target=rotate_and_put)
+    rotating.start()
+    assert disk.born.wait(20)
+    monkeypatch.setattr(opening, "Locks", AskingLocks)
+    seconds: list[OpenRoot] = []
+    opens = threading.Thread(target=lambda: seconds.append(opened(root, disk, seed=2)), name="opens")
+    opens.start()
+    rotating.join(20)
+    opens.join(20)
+    left = disk.cut(tmp_path / "after")
+
+    assert len(seconds) == 1, "the second process opened the store"
+    store = LocalObjects(tmp_path / "after" / "root", disk=left)
+    assert await store.get("acknowledged") == b"2"
+    await store.close()
+
+
+def test_a_journal_without_any_file_begins_one(journal: Journal, folder: Path) -> None:
+    (folder / "journal" / f"{1:016x}").unlink()
+
+    with journal.record([Frame(Kind.GONE, "k")]):
+        pass
+    journal.rotate()
+
+    assert journal.generations() == [3]

@@ -155,7 +155,7 @@ class Journal:
         return None if header is None else (header, decode_frames(data, header.nonce))
 
     def start(self, number: int) -> Generation:
-        """Begin a generation. The caller holds `APPEND`, or is alone."""
+        """Begin a generation. The caller holds `APPEND`: no reader sees the file without its header."""
         header = Header(self._ids.token()[:8].encode(), self._disk.boot_id())
         generation = Generation(number, self._disk.create(self._folder.fd, _name(number)), header)
         self._disk.write(generation.fd, encode_header(header))
@@ -187,9 +187,11 @@ class Journal:
         """Return the generation to append to. The caller holds `APPEND`."""
         current = self._current
         if current is not None and current.number <= self._spoilt:
-            return self.start(self.generations()[-1] + 1)
+            return self.start(self._last_number() + 1)
         if current is None or os.fstat(current.fd).st_nlink == 0 or self._exists(current.number + 1):
-            number = self.generations()[-1]
+            number = self._last_number()
+            if not self._exists(number):
+                return self.start(number + 1)
             fd = os.open(_name(number), _OPEN_FLAGS, dir_fd=self._folder.fd)
             header = decode_header(os.pread(fd, FILE_HEADER_BYTES, 0))
             if header is None:  # Whoever began it was killed at that moment.
@@ -197,6 +199,10 @@ class Journal:
                 return self.start(number + 1)
             current = self._current = Generation(number, fd, header)
         return current
+
+    def _last_number(self) -> int:
+        """Return the highest number in use: of a file that is there, or of the one that was written to last."""
+        return max([0 if self._current is None else self._current.number, *self.generations()])
 
     def _exists(self, number: int) -> bool:
         try:

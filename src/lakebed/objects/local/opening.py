@@ -10,7 +10,8 @@
 One process at a time opens. Journal files of a former boot are replayed all
 together: the last frame of each key is made true, everything is synced, and then
 they go, oldest first. A crash in between leaves the newest of them, and
-replaying those again changes nothing.
+replaying those again changes nothing. Other processes may have the root open and
+rotate its journal meanwhile, so the replay holds `CHECKPOINT` and `APPEND`.
 """
 
 import os
@@ -28,7 +29,7 @@ from lakebed.objects.local.files import Files, open_file
 from lakebed.objects.local.folders import Folder, Folders, made, open_root
 from lakebed.objects.local.frames import Frame, Kind
 from lakebed.objects.local.journal import Journal, NoJournal, Recorder
-from lakebed.objects.local.locks import OPENING, USERS, Held, Locks
+from lakebed.objects.local.locks import APPEND, CHECKPOINT, OPENING, USERS, Held, Locks
 from lakebed.objects.local.names import STATE
 from lakebed.objects.local.scratch import Scratch
 from lakebed.objects.local.uploads import Uploads
@@ -92,7 +93,10 @@ def open_local_root(
         scratch.remove_dead()
         _probe(scratch, path)
         _write_version(state, disk)
-        _replay(journal, Files(folders, disk, state=state), scratch, disk)
+        # APPEND: a file without a header is then debris of a killed process, not one that a running process begins.
+        # CHECKPOINT: no running process removes a file between the listing and the read.
+        with locks.hold([CHECKPOINT, APPEND]):
+            _replay(journal, Files(folders, disk, state=state), scratch, disk)
         # What a killed process recorded and did not apply was never acknowledged: it must not come back later.
         journal.rotate()
     # Opening is always synced: it removes journals that were promises.
