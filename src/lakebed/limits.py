@@ -391,8 +391,14 @@ TRAILER_BYTES_MAX = 4 * KIB
 
 # A document that a client of the S3 endpoint sends: a thousand keys to delete, ten thousand parts to complete.
 S3_XML_BYTES_MAX = 4 * MIB
+# Elements of such a document: ten thousand parts with their number, ETag and every checksum.
+S3_XML_ELEMENTS_MAX = 100_000
+# Documents up to this size are parsed on the event loop: 6 ms at worst, and 0.1 ms for what clients send.
+S3_XML_BYTES_INLINE = 16 * KIB
 # User metadata that Amazon takes with an object.
 S3_METADATA_BYTES_MAX = 2 * KIB
+# The same as it is sent: words of RFC 2047 take up to four times what they say.
+S3_METADATA_SENT_BYTES_MAX = 16 * KIB
 # One PUT of an object or a part, and the least size of a part that is not the last: Amazon's numbers.
 S3_PUT_BYTES_MAX = 5 * GIB
 S3_PART_BYTES_MIN = 5 * MIB

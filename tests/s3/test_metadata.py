@@ -6,15 +6,16 @@ from hypothesis import strategies as st
 
 from lakebed.env.clock import SECOND, Instant
 from lakebed.http.dates import http_date, parse_http_date
+from lakebed.limits import S3_METADATA_SENT_BYTES_MAX
 from lakebed.model.entries import Entry
 from lakebed.model.ids import Path
 from lakebed.model.part_uploads import pack_parts, unpack_parts
 from lakebed.objects.port import ByteRange
 from lakebed.s3.conditions import Verdict, verdict, write_condition
 from lakebed.s3.dates import iso_date
-from lakebed.s3.errors import S3Error
+from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import decoded, encoded, metadata_of, shown
-from lakebed.s3.ranges import parse_range
+from lakebed.s3.ranges import parse_range, part_range
 
 ENTRY = Entry(
     path=Path("p"), address="data/x", checksum="abc", size_bytes=10, mtime=Instant(1_700_000_000 * SECOND)
@@ -31,6 +32,26 @@ def test_every_value_survives_a_header(value: str) -> None:
 @pytest.mark.parametrize("broken", ["=?", "=?nonsense?B?YQ==?=", "=?utf-8?Q?", "=?utf-8?B?gA==?="])
 def test_a_broken_word_is_text(broken: str) -> None:
     assert decoded(broken)
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ("=?utf-8?q?a_b=C3=A9?=", "a bé"),
+        ("=?UTF-8?B?w6k=?= =?utf-8?b?w6k?=", "éé"),
+        ("=?utf-8?q?a?= b =?iso-8859-1?q?=E9?=", "a b é"),
+        ("=?utf-8?q?a?= =?utf-8?q?broken", "a =?utf-8?q?broken"),
+        *[(word, word) for word in ("=?idna?q?a?=", "=?punycode?q?a-b?=", "=?zlib?b?YQ==?=", "=?x?q?a?=")],
+    ],
+)
+def test_words_of_rfc_2047_are_decoded_and_those_of_other_charsets_stay(sent: str, meant: str) -> None:
+    assert decoded(sent) == meant
+
+
+def test_metadata_that_is_too_long_as_sent_is_refused_before_it_is_decoded() -> None:
+    with pytest.raises(S3Error) as refused:
+        metadata_of({"x-amz-meta-a": "=?utf-8?q??=" * (S3_METADATA_SENT_BYTES_MAX // 12 + 1)})
+    assert refused.value.code is Code.METADATA_TOO_LARGE
 
 
 def test_names_that_no_header_can_have_are_counted() -> None:
@@ -79,6 +100,13 @@ def test_a_suffix_of_nothing_is_refused() -> None:
     for header, size in (("bytes=-0", 10), ("bytes=-5", 0), ("bytes=0-", 0)):
         with pytest.raises(S3Error):
             parse_range(header, size)
+
+
+@pytest.mark.parametrize("number", ["", "0", "-1", "²", "1.0", "10001", "9" * 5_000])
+def test_what_is_no_number_of_a_part_is_refused(number: str) -> None:
+    with pytest.raises(S3Error) as refused:
+        part_range(number, [1, 2], 3)
+    assert refused.value.code is Code.INVALID_ARGUMENT
 
 
 def test_conditions_are_decided_in_the_order_of_rfc_9110() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.limits import S3_XML_ELEMENTS_MAX
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.xml import DECLARATION, all_escaped, document, element, escaped, parse
 
@@ -43,6 +44,12 @@ def test_controls_and_markup_become_references(text: str) -> None:
         b"<Delete>" + b"<a>" * 20 + b"</a>" * 20 + b"</Delete>",
         b"\xff\xfe<Delete/>",
         b"<Delete>\xff</Delete>",
+        b'<?xml version="1.0" encoding="x"?><Delete/>',
+        b'<?xml version="1.0" encoding="idna"?><Delete/>',
+        b'<?xml version="1.0" encoding="zlib"?><Delete/>',
+        '<?xml version="1.0" encoding="utf-16"?><Delete/>'.encode("utf-16"),
+        b"<Delete>" + b"<a/>" * S3_XML_ELEMENTS_MAX + b"</Delete>",
+        b"<Delete " + b" ".join(b"a%d=''" % number for number in range(100_000)) + b"/>",
     ],
 )
 def test_what_is_no_document_is_refused(body: bytes) -> None:
@@ -55,3 +62,10 @@ def test_namespaces_do_not_matter() -> None:
     for head in (b"<Delete>", b'<Delete xmlns="x">', b'<s3:Delete xmlns:s3="x">'):
         tail = b"</s3:Delete>" if head.startswith(b"<s3") else b"</Delete>"
         assert parse(head + b"<Quiet>true</Quiet>" + tail, root="Delete").value("Quiet") == "true"
+
+
+def test_text_in_many_pieces_is_joined_in_order() -> None:
+    text = parse(b"<Delete>a&amp;b<!-- -->c<Key/>d<![CDATA[<e>]]>\nf</Delete>", root="Delete").text
+    assert text == "a&bcd<e>\nf"
+    long = "".join(map(str, range(50_000)))
+    assert parse(f"<Delete><Key>{long}</Key></Delete>".encode(), root="Delete").value("Key") == long

@@ -3,6 +3,7 @@
 from typing import Final
 
 from lakebed.http.dates import http_date
+from lakebed.http.numbers import whole_number
 from lakebed.http.reply import Reply
 from lakebed.model.entries import Entry
 from lakebed.model.part_uploads import PARTS_KEY, unpack_parts
@@ -12,6 +13,7 @@ from lakebed.s3.reply import xml_reply
 from lakebed.s3.xml import document, element
 
 _KNOWN: Final = frozenset({"ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"})
+_NUMBER_MAX: Final = 2**31 - 1
 
 
 async def get_attributes(call: Call) -> Reply:
@@ -36,11 +38,12 @@ async def get_attributes(call: Call) -> Reply:
 
 
 def _parts(call: Call, entry: Entry) -> str:
-    marker, most = call.header("x-amz-part-number-marker") or "0", call.header("x-amz-max-parts") or "1000"
-    if not (marker.isdigit() and most.isdigit()):
+    first = whole_number(call.header("x-amz-part-number-marker") or "0", most=_NUMBER_MAX)
+    most = whole_number(call.header("x-amz-max-parts") or "1000", most=_NUMBER_MAX)
+    if first is None or most is None:
         raise S3Error(Code.INVALID_ARGUMENT, "x-amz-part-number-marker and x-amz-max-parts are numbers.")
     sizes = unpack_parts(entry.metadata[PARTS_KEY])
-    first, last = int(marker), min(int(marker) + min(int(most), 1000), len(sizes))
+    last = min(first + min(most, 1000), len(sizes))
     listed = "".join(
         f"<Part><PartNumber>{number}</PartNumber><Size>{sizes[number - 1]}</Size></Part>"
         for number in range(first + 1, last + 1)

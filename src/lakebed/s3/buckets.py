@@ -8,6 +8,7 @@ it is not implemented.
 from typing import Final
 
 from lakebed.errors import NotFoundError
+from lakebed.http.numbers import whole_number
 from lakebed.http.reply import Reply
 from lakebed.limits import LIST_PAGE_MAX
 from lakebed.s3.call import Call
@@ -24,8 +25,7 @@ _FIRST_REGION: Final = "us-east-1"
 async def list_buckets(call: Call) -> Reply:
     """List the repositories that the caller may see."""
     query = call.request.query
-    wanted = query.get("max-buckets", "")
-    most = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 6 and int(wanted) else None
+    most = whole_number(query.get("max-buckets", ""), most=99_999) or None
     parts: list[str] = []
     after, prefix = query.get("continuation-token", ""), query.get("prefix", "")
     has_more = False

@@ -8,12 +8,12 @@ from lakebed.env.clock import Clock
 from lakebed.env.work import Workers
 from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.http.reply import Receive
-from lakebed.limits import S3_XML_BYTES_MAX
+from lakebed.limits import S3_XML_BYTES_INLINE, S3_XML_BYTES_MAX
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.body import Body, BodyPlan, plan_body
 from lakebed.s3.signatures.gate import Admitted
-from lakebed.s3.xml import malformed
+from lakebed.s3.xml import Node, malformed, parse
 
 
 @dataclass(slots=True)
@@ -81,12 +81,18 @@ class Call:
         """Return the payload, which is checked while it is read."""
         return plan.open(self._chunks(), workers=self.workers)
 
-    async def small_body(self, *, checksums: bool = True) -> bytes:
-        """Return a document that a client sends, checked.
+    async def document(self, *, root: str, checksums: bool = True) -> Node:
+        """Return the XML document that a client sends, checked; a large one is parsed off the event loop.
 
         Raises:
-            S3Error: it is too long to be one.
+            S3Error: `MalformedXML`: it is too long, or as for `xml.parse`.
         """
+        body = await self._small_body(checksums=checksums)
+        if len(body) <= S3_XML_BYTES_INLINE:
+            return parse(body, root=root)
+        return await self.workers.run(parse, body, root=root)
+
+    async def _small_body(self, *, checksums: bool) -> bytes:
         plan = self.plan(checksums=checksums)
         if plan.length is not None and plan.length > S3_XML_BYTES_MAX:
             raise malformed(f"A document has at most {S3_XML_BYTES_MAX} bytes.")

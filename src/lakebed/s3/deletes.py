@@ -10,7 +10,7 @@ from lakebed.s3.conditions import write_condition
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.kinds import s3_error
 from lakebed.s3.reply import xml_reply
-from lakebed.s3.xml import document, element, malformed, parse
+from lakebed.s3.xml import document, element, malformed
 from lakebed.staging.conditions import IfAbsent
 
 
@@ -30,7 +30,7 @@ async def delete_object(call: Call) -> Reply:
 
 async def delete_objects(call: Call) -> Reply:
     """Delete many objects; what could not be deleted is answered one by one."""
-    root = parse(await call.small_body(), root="Delete")
+    root = await call.document(root="Delete")
     listed = root.all("Object")
     if not 1 <= len(listed) <= DELETE_BATCH:
         raise malformed()

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.http.numbers import whole_number
 from lakebed.http.reply import Reply
 from lakebed.limits import LIST_PAGE_MAX
 from lakebed.s3.branch_folders import branches_in_key_order
@@ -258,13 +259,13 @@ def _all_quoted(names: list[str]) -> list[str]:
 
 def _wanted(call: Call, *, after: str, owner: bool) -> _Wanted:
     query = call.request.query
-    amount = query.get("max-keys", "1000")
-    if not amount.isascii() or not amount.isdigit() or len(amount) > 10:
+    amount = whole_number(query.get("max-keys", "1000"), most=2**31 - 1)
+    if amount is None:
         raise S3Error(
             Code.INVALID_ARGUMENT,
             "Provided max-keys not an integer or within integer range",
             ArgumentName="max-keys",
-            ArgumentValue=amount,
+            ArgumentValue=query["max-keys"],
         )
     encoding = query.get("encoding-type", "")
     if encoding not in ("", "url"):
@@ -278,7 +279,7 @@ def _wanted(call: Call, *, after: str, owner: bool) -> _Wanted:
         prefix=query.get("prefix", ""),
         delimiter=query.get("delimiter", ""),
         after=after,
-        amount=min(int(amount), LIST_PAGE_MAX),
+        amount=min(amount, LIST_PAGE_MAX),
         encode=encoding == "url",
         owner=owner,
     )

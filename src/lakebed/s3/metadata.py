@@ -8,14 +8,14 @@ Metadata that was written by the REST API has no prefix, and shows as `x-amz-met
 all the same. Names that begin with `::` are nobody's metadata and never show.
 """
 
-from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
-from email.errors import HeaderParseError
-from email.header import decode_header
+import re
+from base64 import b64decode, b64encode
+from binascii import a2b_qp
+from collections.abc import Mapping
 from typing import Final
 
 from lakebed.http.reply import Headers
-from lakebed.limits import S3_METADATA_BYTES_MAX
+from lakebed.limits import S3_METADATA_BYTES_MAX, S3_METADATA_SENT_BYTES_MAX
 from lakebed.s3.errors import Code, S3Error
 
 TAGGING: Final = "::lakebed::tagging"
@@ -35,6 +35,14 @@ _KEPT: Final = frozenset(f"{_HEADER}{name}" for name in KEPT_HEADERS)
 _AWS_CHUNKED: Final = "aws-chunked"
 _DEFAULT_TYPE: Final = "binary/octet-stream"
 
+# A word as in RFC 2047, and the blanks that separate it from the next. Each part is taken whole and never tried shorter,
+# so that reading takes time in proportion to the value; `email.header` takes the square of it.
+_WORD: Final = re.compile(
+    r"=\?([^?\s]*+)\?([bBqQ])\?([^?]*+)\?=(?:[ \t]++(?==\?[^?\s]*+\?[bBqQ]\?[^?]*+\?=))?+"
+)
+# Every other name would be looked up among Python's codecs, and some of those take quadratic time.
+_CHARSETS: Final = frozenset(("utf-8", "utf8", "us-ascii", "iso-8859-1"))
+
 
 def content_type_of(headers: Mapping[str, str]) -> str:
     """Return the type that a request gives an object."""
@@ -47,20 +55,15 @@ def metadata_of(headers: Mapping[str, str]) -> dict[str, str]:
     Raises:
         S3Error: `MetadataTooLarge`.
     """
+    sent = {
+        name[len(_SENT_PREFIX) :]: value for name, value in headers.items() if name.startswith(_SENT_PREFIX)
+    }
     found: dict[str, str] = {}
-    size = 0
-    for name, value in headers.items():
-        if name.startswith(_SENT_PREFIX):
-            text = decoded(value)
-            found[_KEPT_PREFIX + name[len(_SENT_PREFIX) :]] = text
-            size += len(name) - len(_SENT_PREFIX) + len(text.encode("utf-8", "replace"))
-    if size > S3_METADATA_BYTES_MAX:
-        raise S3Error(
-            Code.METADATA_TOO_LARGE,
-            "Your metadata headers exceed the maximum allowed metadata size.",
-            Size=str(size),
-            MaxSizeAllowed=str(S3_METADATA_BYTES_MAX),
-        )
+    if sent:
+        _require_size(sent, S3_METADATA_SENT_BYTES_MAX)
+        texts = {name: decoded(value) for name, value in sent.items()}
+        _require_size(texts, S3_METADATA_BYTES_MAX)
+        found = {_KEPT_PREFIX + name: text for name, text in texts.items()}
     for name in KEPT_HEADERS:
         text = headers.get(name, "")
         if text and name == "content-encoding":
@@ -96,15 +99,12 @@ def shown(metadata: Mapping[str, str]) -> Headers:
 
 
 def decoded(value: str) -> str:
-    """Return a header's value as text: UTF-8 as it is, and words encoded as in RFC 2047."""
+    """Return a header's value as text: UTF-8 as it is, and words encoded as in RFC 2047.
+
+    A word that is broken, or of another charset than UTF-8, US-ASCII and ISO-8859-1, stays as it was sent.
+    """
     value = _text(value)
-    if "=?" not in value:
-        return value
-    try:
-        words = decode_header(value)
-    except HeaderParseError:
-        return value
-    return "".join(_words(words, value))
+    return _WORD.sub(_word, value) if "=?" in value else value
 
 
 def encoded(value: str) -> bytes:
@@ -114,15 +114,27 @@ def encoded(value: str) -> bytes:
     return b"=?UTF-8?B?" + b64encode(value.encode("utf-8", "replace")) + b"?="
 
 
-def _words(words: Iterable[tuple[bytes | str, str | None]], value: str) -> Iterator[str]:
-    for word, charset in words:
-        if isinstance(word, str):
-            yield word
-            continue
-        try:
-            yield word.decode(charset or "utf-8")
-        except (LookupError, UnicodeDecodeError):
-            yield value
+def _word(found: re.Match[str]) -> str:
+    charset, encoding, sent = found.groups()
+    if charset.lower() not in _CHARSETS:
+        return found.group()
+    try:
+        padded = sent + "=" * (-len(sent) % 4)
+        data = b64decode(padded, validate=True) if encoding in "bB" else a2b_qp(sent, header=True)
+        return data.decode(charset)
+    except ValueError:  # Not ASCII, not Base64, or not of that charset.
+        return found.group()
+
+
+def _require_size(metadata: Mapping[str, str], bytes_max: int) -> None:
+    size = sum(len(name) + len(value.encode("utf-8", "replace")) for name, value in metadata.items())
+    if size > bytes_max:
+        raise S3Error(
+            Code.METADATA_TOO_LARGE,
+            "Your metadata headers exceed the maximum allowed metadata size.",
+            Size=str(size),
+            MaxSizeAllowed=str(S3_METADATA_BYTES_MAX),
+        )
 
 
 def _text(value: str) -> str:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from lakebed.catalog.copies import CopySource
 from lakebed.catalog.objects import Attributes
 from lakebed.catalog.part_uploads import UploadOf
+from lakebed.http.numbers import whole_number
 from lakebed.http.reply import Reply
 from lakebed.limits import PARTS_MAX
 from lakebed.model.part_uploads import PartUpload
@@ -21,11 +22,13 @@ from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import content_type_of, metadata_of
 from lakebed.s3.objects import sized
 from lakebed.s3.operation import COPY_SOURCE
+from lakebed.s3.ranges import parse_part_number
 from lakebed.s3.reply import xml_reply
 from lakebed.s3.tagging import tags_of_header
-from lakebed.s3.xml import document, element, malformed, parse
+from lakebed.s3.xml import document, element, malformed
 
 _PAGE_MAX: Final = 1000
+_NUMBER_MAX: Final = 2**31 - 1
 _COPY_RANGE: Final = re.compile(r"bytes=(\d{1,19})-(\d{1,19})", re.ASCII)
 
 
@@ -81,13 +84,13 @@ async def upload_part_copy(call: Call) -> Reply:
 async def complete_upload(call: Call) -> Reply:
     """Make the object of its parts."""
     # Its checksums are of the whole object, which is nowhere at hand as a whole.
-    root = parse(await call.small_body(checksums=False), root="CompleteMultipartUpload")
+    root = await call.document(root="CompleteMultipartUpload", checksums=False)
     wanted: list[tuple[int, str]] = []
     for part in root.all("Part"):
-        number = part.value("PartNumber").strip()
-        if not number.isascii() or not number.isdigit() or len(number) > 5:
+        number = whole_number(part.value("PartNumber").strip(), most=99_999)
+        if number is None:
             raise malformed()
-        wanted.append((int(number), part.value("ETag").strip().strip('"')))
+        wanted.append((number, part.value("ETag").strip().strip('"')))
     if not 1 <= len(wanted) <= PARTS_MAX:
         raise malformed()
     checksum = await call.session.part_uploads.complete(
@@ -230,24 +233,17 @@ def _encoded(name: str, value: str, *, encode: bool) -> str:
 
 
 def _part_number(call: Call) -> int:
-    number = call.request.query["partNumber"]
-    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= PARTS_MAX:
-        raise S3Error(
-            Code.INVALID_ARGUMENT,
-            f"Part number must be an integer between 1 and {PARTS_MAX}, inclusive",
-            ArgumentName="partNumber",
-            ArgumentValue=number,
-        )
-    return int(number)
+    return parse_part_number(call.request.query["partNumber"])
 
 
 def _number(call: Call, name: str, default: int) -> int:
     text = call.request.query.get(name) or str(default)
-    if not text.isascii() or not text.isdigit() or len(text) > 10:
+    number = whole_number(text, most=_NUMBER_MAX)
+    if number is None:
         raise S3Error(
             Code.INVALID_ARGUMENT, f"Provided {name} is not a number", ArgumentName=name, ArgumentValue=text
         )
-    return int(text)
+    return number
 
 
 def _copy_range(header: str, size_bytes: int, source: CopySource) -> ByteRange:

@@ -1,8 +1,15 @@
 """Which bytes of an object a read asks for: the `Range` header, or a part by its number."""
 
+from typing import Final
+
+from lakebed.http.numbers import whole_number
 from lakebed.http.ranges import requested_range
+from lakebed.limits import PARTS_MAX
 from lakebed.objects.port import ByteRange
 from lakebed.s3.errors import Code, S3Error
+
+# Of a text that is no number, in the answer.
+_SHOWN_CHARACTERS: Final = 100
 
 
 def parse_range(header: str, size_bytes: int) -> ByteRange | None:
@@ -20,20 +27,30 @@ def parse_range(header: str, size_bytes: int) -> ByteRange | None:
     return ByteRange(start, end)
 
 
+def parse_part_number(text: str) -> int:
+    """Return the number of a part.
+
+    Raises:
+        S3Error: `InvalidArgument`: it is none from 1 to 10,000.
+    """
+    number = whole_number(text, most=PARTS_MAX)
+    if not number:
+        raise S3Error(
+            Code.INVALID_ARGUMENT,
+            f"Part number must be an integer between 1 and {PARTS_MAX}, inclusive",
+            ArgumentName="partNumber",
+            ArgumentValue=text[:_SHOWN_CHARACTERS],
+        )
+    return number
+
+
 def part_range(number: str, sizes: list[int], size_bytes: int) -> ByteRange:
     """Return the bytes of one part; an object that was not sent in parts is one part.
 
     Raises:
         S3Error: `InvalidPartNumber`: there is no such part.
     """
-    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= 10_000:
-        raise S3Error(
-            Code.INVALID_ARGUMENT,
-            "Part number must be an integer between 1 and 10000, inclusive",
-            ArgumentName="partNumber",
-            ArgumentValue=number,
-        )
-    wanted, sizes = int(number), sizes or [size_bytes]
+    wanted, sizes = parse_part_number(number), sizes or [size_bytes]
     if wanted > len(sizes):
         raise S3Error(
             Code.INVALID_PART_NUMBER,

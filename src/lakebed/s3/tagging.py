@@ -8,7 +8,7 @@ from lakebed.s3.call import Call
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import TAGGING
 from lakebed.s3.reply import xml_reply
-from lakebed.s3.xml import document, element, malformed, parse
+from lakebed.s3.xml import document, element, malformed
 
 _TAGS_MAX: Final = 10
 _KEY_MAX: Final = 128
@@ -26,7 +26,7 @@ async def get_tagging(call: Call) -> Reply:
 
 async def put_tagging(call: Call) -> Reply:
     """Replace an object's tags."""
-    tag_set = parse(await call.small_body(), root="Tagging").find("TagSet")
+    tag_set = (await call.document(root="Tagging")).find("TagSet")
     if tag_set is None:
         raise malformed()
     tags = _checked([(tag.value("Key"), tag.value("Value")) for tag in tag_set.all("Tag")])

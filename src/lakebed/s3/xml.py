@@ -2,6 +2,10 @@
 
 A list of a thousand keys is one pass of joins: whether anything in it needs escaping is
 one search over all of it, and hardly ever true.
+
+Reading takes time and memory in proportion to the document: text is joined once per element,
+and depth and number of elements have limits. UTF-8 is the only encoding. The parser would
+look any other name up among Python's codecs, some of which take quadratic time.
 """
 
 import re
@@ -10,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
 
+from lakebed.limits import KIB, S3_XML_ELEMENTS_MAX
 from lakebed.s3.errors import Code, S3Error
 
 DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -18,6 +23,8 @@ NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 # Beside markup: control characters, which only a reference can carry (as Amazon writes them), and what no XML may hold.
 _SPECIAL: Final = re.compile("[&<>\"'\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _DEPTH_MAX: Final = 8
+_PIECE_BYTES: Final = 64 * KIB
+_ENCODINGS: Final = frozenset(("utf-8", "utf8", "us-ascii"))
 
 
 def escaped(text: str) -> str:
@@ -68,10 +75,11 @@ def parse(body: bytes, *, root: str) -> Node:
     """Return the document in `body`, whose root must be `root`.
 
     Raises:
-        S3Error: `MalformedXML`: not XML, another root, a DTD, or nested too deep.
+        S3Error: `MalformedXML`: not XML, not UTF-8, another root, a DTD, nested too deep, or too many elements.
     """
     reader = _Reader()
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate("UTF-8")
+    parser.XmlDeclHandler = reader.declaration
     # Names come without splitting: prefixes are cut off by hand, whatever namespace a client declares.
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
@@ -80,12 +88,21 @@ def parse(body: bytes, *, root: str) -> Node:
     parser.EntityDeclHandler = reader.refuse
     parser.buffer_text = True
     try:
-        parser.Parse(body, True)  # noqa: FBT003  expat's own signature
+        _feed(parser, body)
     except (expat.ExpatError, UnicodeError, ValueError) as error:
         raise malformed() from error
     if reader.root is None or reader.root.name != root:
         raise malformed()
     return reader.root
+
+
+def _feed(parser: expat.XMLParserType, body: bytes) -> None:
+    """Parse in pieces. One tag with all attributes of a large document would hold the interpreter for as long as it takes."""
+    for start in range(0, len(body), _PIECE_BYTES):
+        parser.Parse(body[start : start + _PIECE_BYTES], False)  # noqa: FBT003  expat's own signature
+        if start - parser.CurrentByteIndex > _PIECE_BYTES:
+            raise malformed(f"A tag or comment has at most {_PIECE_BYTES} bytes.")
+    parser.Parse(b"", True)  # noqa: FBT003
 
 
 def malformed(message: str | None = None) -> S3Error:
@@ -100,23 +117,30 @@ def malformed(message: str | None = None) -> S3Error:
 class _Reader:
     def __init__(self) -> None:
         self.root: Node | None = None
-        self._open: list[Node] = []
+        self._open: list[tuple[Node, list[str]]] = []
+        self._elements = 0
+
+    def declaration(self, _version: str, encoding: str | None, _standalone: int) -> None:
+        if encoding is not None and encoding.lower() not in _ENCODINGS:
+            raise malformed("The encoding of a document must be UTF-8.")
 
     def start(self, name: str, _attributes: object) -> None:
         node = Node(name.rpartition(":")[2])
         if self._open:
-            self._open[-1].children.append(node)
+            self._open[-1][0].children.append(node)
         else:
             self.root = node
-        self._open.append(node)
-        if len(self._open) > _DEPTH_MAX:
+        self._open.append((node, []))
+        self._elements += 1
+        if len(self._open) > _DEPTH_MAX or self._elements > S3_XML_ELEMENTS_MAX:
             raise malformed()
 
     def end(self, _name: str) -> None:
-        self._open.pop()
+        node, pieces = self._open.pop()
+        node.text = "".join(pieces)
 
     def data(self, text: str) -> None:
-        self._open[-1].text += text
+        self._open[-1][1].append(text)
 
     def refuse(self, *_arguments: object) -> None:
         raise malformed()

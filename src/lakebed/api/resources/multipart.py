@@ -14,6 +14,7 @@ from lakebed.api.resources.objects import PathQuery
 from lakebed.auth.actions import Action
 from lakebed.catalog.multipart import Completed, CopySource, UploadOf
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.numbers import whole_number
 from lakebed.http.reply import Reply
 from lakebed.limits import PARTS_MAX
 
@@ -195,8 +196,7 @@ def _upload(call: Call, address: str) -> UploadOf:
 
 
 def _part_number(call: Call) -> int:
-    text = call.path["partNumber"]
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(PARTS_MAX)) else 0
-    if not 1 <= number <= PARTS_MAX:
+    number = whole_number(call.path["partNumber"], most=PARTS_MAX)
+    if not number:
         raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"path: `partNumber` is 1 to {PARTS_MAX}")
     return number

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.env.work import Workers
+from lakebed.http.numbers import whole_number
 from lakebed.limits import INLINE_HASH_BYTES_MAX
 from lakebed.objects.s3.sigv4 import UNSIGNED_PAYLOAD
 from lakebed.s3.errors import Code, S3Error
@@ -214,9 +215,10 @@ def _length(request: Request, header: str) -> int | None:
     text = request.headers.get(header)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+    size = whole_number(text, most=10**18 - 1)
+    if size is None:
         raise S3Error(Code.INVALID_ARGUMENT, f"{header} must be a number of bytes", ArgumentName=header)
-    return int(text)
+    return size
 
 
 def _content_md5(text: str | None) -> bytes | None:

@@ -1,7 +1,8 @@
 """Does a signature of version 2 hold? Pure: the secret and the time are given.
 
 Version 2 signs the method, the path with its bucket, the sub-resources of the query, the
-time and the x-amz headers; nothing of the body, and no other part of the query.
+time and the x-amz headers; nothing of the body, and no other part of the query. Names and
+values are decoded first, so that a sub-resource is signed however it is escaped.
 """
 
 import hmac
@@ -22,7 +23,7 @@ from lakebed.s3.signatures.times import show
 from lakebed.s3.signatures.verified import Verified
 
 # Parameters that name something other than the object itself, or change what is answered.
-_SUB_RESOURCES: Final = frozenset(
+SUB_RESOURCES: Final = frozenset(
     (
         "accelerate", "acl", "analytics", "cors", "defaultObjectAcl", "delete", "inventory", "lifecycle",
         "location", "logging", "metrics", "notification", "object-lock", "partNumber", "policy", "replication",
@@ -65,8 +66,7 @@ def _string_to_sign(request: Request, signed: SignedV2, virtual_bucket: str | No
     amz = {name: value for name, value in headers.items() if name.startswith("x-amz-")}
     if signed.expires_at is not None:
         # Whoever opens a presigned URL cannot send headers, so signers put some into the query.
-        pairs = [part.partition("=") for part in request.raw_query.split("&")]
-        amz = {name: _plain(value) for name, _, value in pairs if name.startswith("x-amz-")} | amz
+        amz = {name: value for name, _, value in _pairs(request) if name.startswith("x-amz-")} | amz
     lines = [
         request.method,
         headers.get("content-md5", "").strip(),
@@ -82,13 +82,19 @@ def _resource(request: Request, virtual_bucket: str | None) -> str:
     path = request.raw_path or "/"
     if virtual_bucket is not None:
         path = f"/{virtual_bucket}{path}"
-    pairs = [part.partition("=") for part in request.raw_query.split("&")]
-    signed = sorted(pair for pair in pairs if pair[0] in _SUB_RESOURCES)
+    signed = sorted(pair for pair in _pairs(request) if pair[0] in SUB_RESOURCES)
     if not signed:
         return path
-    return path + "?" + "&".join([f"{name}{equals}{_plain(value)}" for name, equals, value in signed])
+    return path + "?" + "&".join(map("".join, signed))
 
 
-def _plain(value: str) -> str:
-    # As Latin-1, like everything else of the head: `octets` gives back the bytes that were signed.
-    return unquote_to_bytes(octets(value)).decode("latin-1")
+def _pairs(request: Request) -> list[tuple[str, str, str]]:
+    """Return the query as names, equals signs and values, decoded: what is obeyed is what is signed."""
+    parts = (part.partition("=") for part in request.raw_query.split("&"))
+    return [(_plain(name), equals, _plain(value)) for name, equals, value in parts]
+
+
+def _plain(text: str) -> str:
+    # A plus is the space that it is obeyed as. As Latin-1, like everything else of the head: `octets` gives back the
+    # bytes that were signed.
+    return unquote_to_bytes(octets(text.replace("+", " "))).decode("latin-1")
