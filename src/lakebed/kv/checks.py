@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from lakebed.errors import ErrorKind, InvalidInputError
-from lakebed.kv.port import Capabilities, Fence, Row
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError
+from lakebed.kv.port import Capabilities, Expect, Fence, Row, Version
 from lakebed.limits import KV_PARTITION_BYTES_MAX
 
 
@@ -56,6 +56,11 @@ def check_fence_supported(fence: Fence | None, capabilities: Capabilities) -> No
         raise InvalidInputError(ErrorKind.UNSUPPORTED, "this store has no fences")
     check_partition(fence.partition)
     check_key(fence.key, capabilities)
+
+
+def version_changed(key: bytes, expected: Version | Expect) -> ConflictError:
+    """Return what `swap` and `remove` raise if the record is not at the expected version."""
+    return ConflictError(ErrorKind.VERSION_CHANGED, f"{key!r} is no longer at version {expected}")
 
 
 def _check_long_partition(partition: str) -> None:

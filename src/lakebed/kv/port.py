@@ -99,7 +99,7 @@ class Row:
 class NamesFence:
     """Holds while the record at (`partition`, `key`) was last swapped with `names` that begin with these.
 
-    Safe against every `swap` of that record, so it must be written by `swap` only.
+    A missing record holds no fence. Safe against every `swap` and `remove` of that record, so it must be written by those only.
     """
 
     partition: str
@@ -109,7 +109,7 @@ class NamesFence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionFence:
-    """Holds while the record at (`partition`, `key`) has exactly this version."""
+    """Holds while the record at (`partition`, `key`) has exactly this version: never once it was removed."""
 
     partition: str
     key: bytes
@@ -192,8 +192,18 @@ class KVStore(Protocol):
         """
         ...
 
+    async def remove(self, partition: str, key: bytes, *, expected: Version) -> None:
+        """Remove the record if its version is still `expected`, in one atomic step.
+
+        A fence on the record is lost from here on, and a record written under the key later has a greater version.
+
+        Raises:
+            ConflictError: `VERSION_CHANGED`: the version differs, or there is no record.
+        """
+        ...
+
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
-        """Remove the keys, whatever their versions. Missing ones are no error. Never used on refs."""
+        """Remove the keys, whatever their versions. Missing ones are no error. Never used on refs: see `remove`."""
         ...
 
     async def drop(self, partition: str, *, first: Sequence[bytes] = ()) -> None:

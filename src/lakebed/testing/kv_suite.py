@@ -470,6 +470,104 @@ class KVSuite:
         assert caught.value.kind is ErrorKind.TOO_LATE
         assert await rows_of(store, "p") == [(b"a", b"1")]
 
+    # -- remove -------------------------------------------------------------------------------------
+
+    async def test_a_removed_record_is_gone(self, store: KVStore) -> None:
+        version = await store.swap("p", b"k", b"v", expected=ABSENT)
+        await store.swap("p", b"other", b"stays", expected=ABSENT)
+
+        await store.remove("p", b"k", expected=version)
+
+        assert await rows_of(store, "p") == [(b"other", b"stays")]
+
+    async def test_a_record_is_removed_only_at_the_version_that_was_read(self, store: KVStore) -> None:
+        stale = await store.swap("p", b"k", b"old", expected=ABSENT)
+        await store.swap("p", b"k", b"new", expected=stale)
+
+        for key, partition in ((b"k", "p"), (b"missing", "p"), (b"k", "nowhere")):
+            with pytest.raises(ConflictError) as caught:
+                await store.remove(partition, key, expected=stale)
+            assert caught.value.kind is ErrorKind.VERSION_CHANGED
+
+        assert await rows_of(store, "p") == [(b"k", b"new")]
+
+    async def test_versions_never_repeat_for_a_key_across_removal(self, store: KVStore) -> None:
+        versions: list[Version] = []
+        for round_ in range(4):
+            versions.append(await store.swap("p", b"k", b"same", expected=ABSENT))
+            if round_ % 2:
+                await store.set_rows("p", [Row(b"k", b"same")])
+                versions.append(await version_at(store, "p", b"k"))
+            await store.remove("p", b"k", expected=versions[-1])
+
+        assert versions == sorted(set(versions))
+        await store.swap("p", b"k", b"same", expected=ABSENT)
+        for version in versions:
+            with pytest.raises(ConflictError):
+                await store.swap("p", b"k", b"late", expected=version)
+            with pytest.raises(ConflictError):
+                await store.remove("p", b"k", expected=version)
+
+    async def test_a_fence_on_an_absent_record_is_lost(self, store: KVStore) -> None:
+        need_fences(store)
+        version = await store.swap("p", b"k", b"v", expected=ABSENT, names=(b"token",))
+        fences: list[Fence] = [
+            NamesFence(partition="p", key=b"k", names=(b"token",)),
+            NamesFence(partition="p", key=b"k", names=()),
+            VersionFence(partition="p", key=b"k", version=version),
+        ]
+        for fence in fences:
+            await store.set_rows("rows", [Row(b"before", b"")], fence=fence)
+
+        await store.remove("p", b"k", expected=version)
+
+        for fence in fences:
+            with pytest.raises(ConflictError) as caught:
+                await store.set_rows("rows", [Row(b"after", b"")], fence=fence)
+            assert caught.value.kind is ErrorKind.FENCE_LOST
+        assert isinstance(fences[-1], VersionFence)
+        with pytest.raises(ConflictError) as caught:
+            await store.swap("rows", b"after", b"", expected=ABSENT, fence=fences[-1])
+        assert caught.value.kind is ErrorKind.FENCE_LOST
+        assert await keys_of(store, "rows") == [b"before"]
+
+    async def test_a_removal_that_has_returned_leaves_no_fenced_write_undecided(self, store: KVStore) -> None:
+        need_fences(store)
+        for round_ in range(5):
+            partition, fenced = f"rows-{round_}", NamesFence(partition="p", key=b"k", names=(b"t",))
+            version = await store.swap("p", b"k", b"v", expected=ABSENT, names=(b"t",))
+
+            async def write(number: int, partition: str = partition, fence: Fence = fenced) -> bool:
+                try:
+                    await store.set_rows(partition, [Row(b"%03d" % number, b"")], fence=fence)
+                except ConflictError:
+                    return False
+                return True
+
+            writing = [asyncio.create_task(write(number)) for number in range(20)]
+            await asyncio.sleep(0)
+            await store.remove("p", b"k", expected=version)
+            seen = await keys_of(store, partition)
+            written = [b"%03d" % number for number, done in enumerate(await asyncio.gather(*writing)) if done]
+
+            assert seen == written
+
+    async def test_of_a_swap_and_a_removal_at_one_version_one_wins(self, store: KVStore) -> None:
+        for round_ in range(5):
+            key = b"%d" % round_
+            version = await store.swap("p", key, b"v", expected=ABSENT)
+
+            outcomes = await asyncio.gather(
+                *(store.swap("p", key, b"w", expected=version) for _ in range(3)),
+                *(store.remove("p", key, expected=version) for _ in range(3)),
+                return_exceptions=True,
+            )
+
+            assert sum(not isinstance(outcome, ConflictError) for outcome in outcomes) == 1
+            removed = any(outcome is None for outcome in outcomes)
+            found = await store.get("p", key)
+            assert (found.value if found is not None else None) == (None if removed else b"w")
+
     # -- delete_rows, drop --------------------------------------------------------------------------
 
     async def test_deleted_rows_are_gone_and_missing_ones_no_error(self, store: KVStore) -> None:
@@ -687,6 +785,8 @@ class KVSuite:
         await store.set_rows("p", [Row(key, b"3", version)])
 
         assert await value_at(store, "p", key) == b"3"
+        await store.remove("p", key, expected=await version_at(store, "p", key))
+        assert await keys_of(store, "p") == []
 
     async def test_values_may_be_empty_or_a_mebibyte(self, store: KVStore) -> None:
         large = bytes(range(256)) * (MIB // 256)
@@ -711,6 +811,7 @@ class KVSuite:
                 store.get_many([("p", b"k"), ("p", key)]),
                 store.swap("p", key, b"v", expected=ABSENT),
                 store.set_rows("p", [Row(b"k", b"v"), Row(key, b"v")]),
+                store.remove("p", key, expected=Version(1)),
                 store.delete_rows("p", [b"k", key]),
             ):
                 with pytest.raises(InvalidInputError) as caught:

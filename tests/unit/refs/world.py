@@ -149,6 +149,11 @@ class ScriptedKV:
             lambda: self.inner.set_rows(partition, rows, **kwargs),
         )
 
+    async def remove(self, partition: str, key: bytes, **kwargs: Any) -> None:
+        await perform(
+            "remove", partition, key, self.hook, lambda: self.inner.remove(partition, key, **kwargs)
+        )
+
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         await perform(
             "delete_rows", partition, keys[0], self.hook, lambda: self.inner.delete_rows(partition, keys)

@@ -27,7 +27,7 @@ from lakebed.kv.drivers.lmdb_keys import row_key
 from lakebed.kv.drivers.lmdb_records import item_of
 from lakebed.kv.drivers.lmdb_scan import read_page
 from lakebed.kv.drivers.lmdb_writer import Writer
-from lakebed.kv.drivers.lmdb_writes import DeleteRows, DropStep, Swap, set_rows_request
+from lakebed.kv.drivers.lmdb_writes import DeleteRows, DropStep, Remove, Swap, set_rows_request
 from lakebed.kv.port import Capabilities, Expect, Fence, Item, Page, Row, Version, VersionFence
 from lakebed.limits import (
     DROP_STEP_ROWS,
@@ -116,6 +116,11 @@ class LmdbKV:
         await self.writer.submit(
             set_rows_request(partition, rows, fence=fence, not_after=not_after, clock=self._clock)
         )
+
+    async def remove(self, partition: str, key: bytes, *, expected: Version) -> None:
+        check_partition(partition)
+        check_key(key, self.capabilities)
+        await self.writer.submit(Remove(partition=partition, key=key, expected=expected))
 
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         check_partition(partition)

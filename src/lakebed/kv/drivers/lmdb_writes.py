@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from lakebed.env.clock import Clock, Instant
 from lakebed.errors import ConflictError, ErrorKind
+from lakebed.kv.checks import version_changed
 from lakebed.kv.drivers.lmdb_env import Step
 from lakebed.kv.drivers.lmdb_keys import (
     CHUNK_BYTES,
@@ -70,9 +71,7 @@ class Swap:
         _check_fence(step, self.fence)
         place = row_key(self.partition, self.key)
         if not _is_at(step, place, self.expected):
-            raise ConflictError(
-                ErrorKind.VERSION_CHANGED, f"{self.key!r} is no longer at version {self.expected}"
-            )
+            raise version_changed(self.key, self.expected)
         version = step.next_version()
         step.remember_partition(partition_prefix(self.partition), self.partition)
         for signpost in signposts(self.partition, self.key):
@@ -155,6 +154,28 @@ def set_rows_request(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """`KVStore.remove`."""
+
+    partition: str
+    key: bytes
+    expected: Version
+
+    @property
+    def rows_count(self) -> int:
+        return 1
+
+    @property
+    def bytes_count(self) -> int:
+        return 0
+
+    def apply(self, step: Step) -> None:
+        if not _is_at(step, row_key(self.partition, self.key), self.expected):
+            raise version_changed(self.key, self.expected)
+        _delete(step, self.partition, self.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRows:
     """`KVStore.delete_rows`."""
 
@@ -170,11 +191,8 @@ class DeleteRows:
         return 0
 
     def apply(self, step: Step) -> None:
-        delete = step.txn.delete
         for key in self.keys:
-            delete(row_key(self.partition, key))
-            for signpost in reversed(signposts(self.partition, key)):
-                _remove_if_idle(step, signpost)
+            _delete(step, self.partition, key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +236,12 @@ def _drop(step: Step, prefix: bytes, rows_max: int) -> int:
         found = cursor.delete() and bool(cursor.key())
         left -= 1
     return left
+
+
+def _delete(step: Step, partition: str, key: bytes) -> None:
+    step.txn.delete(row_key(partition, key))
+    for signpost in reversed(signposts(partition, key)):
+        _remove_if_idle(step, signpost)
 
 
 def _remove_if_idle(step: Step, signpost: bytes) -> None:

@@ -17,6 +17,7 @@ from lakebed.kv.checks import (
     check_partition,
     check_rows,
     check_value,
+    version_changed,
 )
 from lakebed.kv.port import Capabilities, Expect, Fence, Item, NamesFence, Page, Row, Version, VersionFence
 from lakebed.limits import KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX, SCAN_PAGE_ITEMS
@@ -71,7 +72,7 @@ class MemoryKV:
         check_value(value, self.capabilities)
         self._check_fence(fence)
         if not self._matches(partition, key, expected):
-            raise ConflictError(ErrorKind.VERSION_CHANGED, f"{key!r} is no longer at version {expected}")
+            raise version_changed(key, expected)
         return self._write(partition, key, value, names)
 
     async def set_rows(
@@ -96,6 +97,13 @@ class MemoryKV:
             seen.add(row.key)
         for row in rows:
             self._write(partition, row.key, row.value, ())
+
+    async def remove(self, partition: str, key: bytes, *, expected: Version) -> None:
+        check_partition(partition)
+        check_key(key, self.capabilities)
+        if not self._matches(partition, key, expected):
+            raise version_changed(key, expected)
+        await self.delete_rows(partition, [key])
 
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         check_partition(partition)

@@ -37,6 +37,7 @@ from lakebed.kv.checks import (
     check_partition,
     check_rows,
     check_value,
+    version_changed,
 )
 from lakebed.kv.drivers import postgres_schema as schema
 from lakebed.kv.drivers.postgres_page import JoinedPage
@@ -91,6 +92,12 @@ SELECT lakebed_kv_swap(%s, %s, %s, %s, %s::bytea[], %s, %s::bytea, %s::bytea, %s
 _SET_ROWS: Final = """
 SELECT lakebed_kv_set_rows(%s, %s::bytea[], %s::bytea[], %s::bigint[], %s::bigint,
                            %s::bytea, %s::bytea, %s::bigint, %s::bytea[], %s::bigint)
+"""
+# The lock is granted before the row goes, as in `lakebed_kv_swap`: a join needs both sides first. If the row was changed
+# while the statement waited, PostgreSQL compares the version once more.
+_REMOVE: Final = """
+WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock(%s))
+DELETE FROM lakebed_kv USING held WHERE partition = %s AND key = %s AND version = %s RETURNING 1
 """
 # Locked in the order of keys, like every other write of rows.
 _DELETE: Final = """
@@ -222,7 +229,7 @@ class PostgresKV:
         if written == schema.FENCE_LOST:
             raise _fence_lost(fence)
         if written == schema.VERSION_CHANGED:
-            raise ConflictError(ErrorKind.VERSION_CHANGED, f"{key!r} is no longer at version {expected}")
+            raise version_changed(key, expected)
         return Version(written)
 
     async def set_rows(
@@ -254,6 +261,13 @@ class PostgresKV:
             raise _fence_lost(fence)
         if outcome == schema.TOO_LATE:
             raise ConflictError(ErrorKind.TOO_LATE, "the time for this write is over")
+
+    async def remove(self, partition: str, key: bytes, *, expected: Version) -> None:
+        check_partition(partition)
+        check_key(key, self.capabilities)
+        lock = Int8(_lock_number(partition, key))
+        if not await self._write(_REMOVE, (lock, partition.encode(), key, Int8(expected))):
+            raise version_changed(key, expected)
 
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         check_partition(partition)

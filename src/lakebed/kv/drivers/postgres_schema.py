@@ -8,10 +8,11 @@ never before.
 Locks are advisory, by a hash of (partition, key):
 
 - `swap` takes its record's lock exclusively, and its fence's lock shared, in the order of their numbers;
+- `remove` takes its record's lock exclusively;
 - `set_rows` takes its fence's lock shared.
 
 So while a fenced write is being decided, the record it stands on cannot be
-swapped, and a swap that has returned leaves no fenced write behind that has not
+swapped or removed, and a swap that has returned leaves no fenced write behind that has not
 been decided. Row locks (`FOR SHARE`) would give the same safety, but a stream of
 writers never lets a swap through; the queue of advisory locks is fair. A version
 fence takes the row lock too: such records may also be written by `set_rows`.

@@ -30,19 +30,20 @@ class Operation(StrEnum):
     GET_MANY = "get_many"
     SWAP = "swap"
     SET_ROWS = "set_rows"
+    REMOVE = "remove"
     DELETE_ROWS = "delete_rows"
     DROP = "drop"
     SCAN = "scan"
     NOW = "now"
 
 
-WRITES = frozenset({Operation.SWAP, Operation.SET_ROWS, Operation.DELETE_ROWS, Operation.DROP})
-CONDITIONAL = frozenset({Operation.SWAP, Operation.SET_ROWS})
+CONDITIONAL = frozenset({Operation.SWAP, Operation.SET_ROWS, Operation.REMOVE})
+WRITES = CONDITIONAL | {Operation.DELETE_ROWS, Operation.DROP}
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a plan decides on. `key` is the record's for `get` and `swap`, else empty."""
+    """What a plan decides on. `key` is the record's for `get`, `swap` and `remove`, else empty."""
 
     operation: Operation
     partition: str = ""
@@ -71,7 +72,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Someone else seems to have been faster (`swap` and `set_rows` only)."""
+    """Someone else seems to have been faster (`swap`, `set_rows` and `remove` only)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,13 @@ class FaultyKV:
             Call(Operation.SET_ROWS, partition),
             lambda: self._inner.set_rows(partition, rows, fence=fence, not_after=not_after),
             conflict=ErrorKind.FENCE_LOST if fence else ErrorKind.ROW_CHANGED,
+        )
+
+    async def remove(self, partition: str, key: bytes, *, expected: Version) -> None:
+        await self._meet(
+            Call(Operation.REMOVE, partition, key),
+            lambda: self._inner.remove(partition, key, expected=expected),
+            conflict=ErrorKind.VERSION_CHANGED,
         )
 
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:

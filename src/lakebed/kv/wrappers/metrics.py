@@ -80,6 +80,9 @@ class MeteredKV:
         await self._measure("set_rows", call)
         self._rows.labels("set_rows").inc(len(rows))
 
+    async def remove(self, partition: str, key: bytes, *, expected: Version) -> None:
+        await self._measure("remove", self._inner.remove(partition, key, expected=expected))
+
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         await self._measure("delete_rows", self._inner.delete_rows(partition, keys))
 

@@ -71,6 +71,9 @@ class SharedReads:
     ) -> None:
         await self._inner.set_rows(partition, rows, fence=fence, not_after=not_after)
 
+    async def remove(self, partition: str, key: bytes, *, expected: Version) -> None:
+        await self._inner.remove(partition, key, expected=expected)
+
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         await self._inner.delete_rows(partition, keys)
 

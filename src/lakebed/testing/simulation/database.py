@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any, Protocol, TypeVar
 
 from lakebed.env.clock import Clock, Instant
+from lakebed.kv.checks import version_changed
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Capabilities, Expect, Fence, Item, Page, Row, Version, VersionFence
 
@@ -88,6 +89,12 @@ class Database:
         at_once(self._memory.set_rows(partition, rows, fence=fence, not_after=not_after))
         for watcher in self._watchers:
             watcher.rows_set(partition, rows)
+
+    def remove(self, partition: str, key: bytes, *, expected: Version) -> None:
+        [found] = self.get_many([(partition, key)])
+        if found is None or found.version != expected:
+            raise version_changed(key, expected)
+        self.delete_rows(partition, [key])
 
     def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         for watcher in self._watchers:

@@ -66,6 +66,13 @@ class SimKV:
             write=True,
         )
 
+    async def remove(self, partition: str, key: bytes, *, expected: Version) -> None:
+        await self._network.call(
+            f"remove {partition} {_text(key)} {expected}",
+            lambda: self._database.remove(partition, key, expected=expected),
+            write=True,
+        )
+
     async def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         await self._network.call(
             f"delete_rows {partition} {' '.join(map(_text, keys))}",
