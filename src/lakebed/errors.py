@@ -96,6 +96,7 @@ class ErrorKind(StrEnum):
     TOO_MANY_RETRIES = "too-many-retries"
     TASK_COMPLETED = "task-completed"
     GC_RUNNING = "gc-running"
+    RESTORE_INCOMPLETE = "restore-incomplete"
 
     CONDITION_FAILED = "condition-failed"
     GC_UNSAFE = "gc-unsafe"
@@ -116,6 +117,7 @@ class ErrorKind(StrEnum):
     SPARK_FAILED = "spark-failed"
 
     LEASE_LOST = "lease-lost"
+    REPO_TAKEN_OVER = "repo-taken-over"
 
     CHECKSUM_MISMATCH = "checksum-mismatch"
     KEYS_OUT_OF_ORDER = "keys-out-of-order"

@@ -268,6 +268,10 @@ GC_REPORT_SECONDS = 30 * 24 * 3600.0
 # Up to so many objects, the engine without a JVM is faster than a JVM starts; it holds about 200 bytes for each.
 GC_SMALL_OBJECTS = 5_000_000
 
+# A dump reads everything again when a ref was deleted and its commit collected meanwhile: each time the collector must
+# have published another mark.
+REFS_DUMP_ATTEMPTS_MAX = 3
+
 # The record of a task (import, dump, restore) is kept this long after it ended.
 TASK_LIFETIME_SECONDS = 24 * 3600.0
 # A task that did not say that it is alive for this long belongs to a dead process.

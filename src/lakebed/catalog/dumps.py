@@ -1,6 +1,8 @@
 """Refs dumped into a repository's namespace, and restored from there into a bare repository."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+import msgspec
 
 from lakebed.auth.actions import Action
 from lakebed.auth.arns import repository_arn
@@ -10,6 +12,7 @@ from lakebed.catalog.tasks import Report, Tasks
 from lakebed.model.repository import Repository
 from lakebed.model.tasks import Task
 from lakebed.refs.dump import RefsDump
+from lakebed.refs.restore import RefsRestored, UnrestoredRef, require_restored
 
 _DUMP = "dump"
 _RESTORE = "restore"
@@ -30,12 +33,16 @@ class Dumps:
         return await self._engine.dumper.dump(await self._engine.repo(repo_name))
 
     async def restore(self, repo_name: str, dump: RefsDump, *, force: bool = False) -> None:
-        """Bring the refs of a dump back into a bare repository."""
+        """Bring the refs of a dump back into a bare repository.
+
+        Raises:
+            ConflictError: `RESTORE_INCOMPLETE`: some refs could not come back; all others are there.
+        """
         for action in (Action.CREATE_TAG, Action.CREATE_BRANCH, Action.CREATE_COMMIT):
             self._caller.require(action, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
-        await self._restore(repo, dump)
+        require_restored(repo, await self._restore(repo, dump))
 
     async def start_dump(self, repo_name: str) -> Task:
         """Begin to dump."""
@@ -43,8 +50,8 @@ class Dumps:
             self._caller.require(action, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
 
-        async def work(_report: Report) -> Mapping[str, str]:
-            dump = await self._engine.dumper.dump(repo)
+        async def work(report: Report) -> Mapping[str, str]:
+            dump = await self._engine.dumper.dump(repo, report=report)
             return {"commits": dump.commits, "branches": dump.branches, "tags": dump.tags}
 
         return await self._tasks.start(repo, _DUMP, work)
@@ -56,18 +63,26 @@ class Dumps:
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
 
-        async def work(_report: Report) -> Mapping[str, str]:
-            await self._restore(repo, dump)
-            return {}
+        async def work(report: Report) -> Mapping[str, str]:
+            restored = await self._restore(repo, dump, report)
+            return {
+                "commits": str(restored.commits),
+                "branches": str(restored.branches),
+                "tags": str(restored.tags),
+                "unrestored": msgspec.json.encode(restored.unrestored).decode(),
+            }
 
         return await self._tasks.start(repo, _RESTORE, work)
 
-    async def _restore(self, repo: Repository, dump: RefsDump) -> None:
+    async def _restore(
+        self, repo: Repository, dump: RefsDump, report: Callable[[int], None] = lambda _commits: None
+    ) -> RefsRestored:
         # Refs of the past may name what was garbage until now: no sweep may go on, and no mark count that has not seen
         # them.
         await self._engine.gc.discard_restored(repo)
-        await self._engine.dumper.restore(repo, dump)
+        restored = await self._engine.dumper.restore(repo, dump, report=report)
         await self._engine.gc.discard_restored(repo)
+        return restored
 
     async def dump_status(self, repo_name: str, task_id: str) -> Task:
         """Return how a dump goes."""
@@ -80,3 +95,10 @@ class Dumps:
         for action in (Action.CREATE_TAG, Action.CREATE_BRANCH, Action.CREATE_COMMIT):
             self._caller.require(action, repository_arn(repo_name))
         return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_RESTORE)
+
+
+def restored_of(task: Task) -> RefsRestored:
+    """Return what a restore that is done has brought back, and what not."""
+    counts = {key: int(task.result.get(key, "0")) for key in ("commits", "branches", "tags")}
+    unrestored = msgspec.json.decode(task.result.get("unrestored", "[]"), type=tuple[UnrestoredRef, ...])
+    return RefsRestored(**counts, unrestored=unrestored)

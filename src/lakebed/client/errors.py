@@ -74,7 +74,7 @@ def error_of(status: int, body: bytes, *, kind: str | None = None, asked: str) -
     if status == 409 and (of_kind in _EXISTS or (kind is None and "exists" in text)):
         of_class = AlreadyExistsError
         of_kind = of_kind if of_kind in _EXISTS else ErrorKind.KEY_EXISTS
-    if of_kind is ErrorKind.LEASE_LOST:
+    if of_kind in (ErrorKind.LEASE_LOST, ErrorKind.REPO_TAKEN_OVER):
         of_class = FencedError
     return of_class(of_kind, text)
 

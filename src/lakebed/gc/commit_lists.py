@@ -29,12 +29,13 @@ from lakebed.gc.names import run_name
 from lakebed.gc.references import References, read_commits, read_references, require_known
 from lakebed.gc.retention import CommitNode, reachable_from, retain
 from lakebed.gc.run_record import RunRecords
-from lakebed.gc.state import finish_attempt, is_final, require, start_attempt
+from lakebed.gc.state import finish_attempt, require, start_attempt
 from lakebed.model.gc import GcState
 from lakebed.model.gc_rules import GcRules
 from lakebed.model.ids import CommitId
 from lakebed.model.repository import Repository
 from lakebed.objects.port import ObjectStore
+from lakebed.refs.condemned import is_final
 from lakebed.refs.keys import GC_RULES_KEY
 from lakebed.versioning.parts import Parts
 

@@ -14,7 +14,7 @@ Crash after 1: the lease expires. After 2 or in 3: commits are condemned under a
 next run takes them over, or releases them. After 4: the same. After 5: a mark that a sweep can use; the lease expires.
 
 Whoever lost its lease, or was overtaken by a newer attempt, loses every swap from then on, and where the store
-can fence its rows too. A commit is condemned for ever if, and only if, `is_final` says so of its condemner.
+can fence its rows too. A commit is condemned for ever if, and only if, `refs.condemned` says so of its condemner.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,10 @@ from dataclasses import replace
 
 from lakebed.env.clock import SECOND, Instant, after
 from lakebed.errors import ConflictError, ErrorKind, FencedError, InvalidInputError, NotFoundError
-from lakebed.gc.names import begun_at, run_name
+from lakebed.gc.names import run_name
 from lakebed.limits import GC_LEASE_SECONDS, GC_MARKS_KEPT, GC_RUNS_KEPT
 from lakebed.model.gc import GcState, Lease, Mark, MarkKind, Run, RunKind
+from lakebed.refs.condemned import begun_at
 
 
 def begin(
@@ -206,13 +207,6 @@ def _without_marks(state: GcState) -> GcState:
 def discard_restored(state: GcState, now: Instant) -> GcState:
     """As `discard`, for a dump: whoever condemned the commits in it, nobody here knows whether that was published."""
     return replace(state, lease=None, marks=(), settled_at=max(state.settled_at, now))
-
-
-def is_final(state: GcState, condemner: str) -> bool:
-    """Return whether commits with this condemner are condemned for ever."""
-    if begun_at(condemner) <= state.settled_at:
-        return True
-    return any(mark.condemner == condemner for mark in state.marks)
 
 
 def find_run(state: GcState, run: str) -> Run:

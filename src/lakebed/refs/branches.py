@@ -126,16 +126,23 @@ class Branches:
         )
 
     async def create(
-        self, repo: Repository, name: BranchName, commit_id: CommitId, *, hidden: bool = False
+        self,
+        repo: Repository,
+        name: BranchName,
+        commit_id: CommitId,
+        *,
+        hidden: bool = False,
+        beside_tag: bool = False,
     ) -> Versioned[Branch]:
-        """Create a branch on a commit.
+        """Create a branch on a commit; `beside_tag` allows a tag of the same name.
 
         Raises:
             AlreadyExistsError: the name is a branch, a tag or the id of a commit.
             NotFoundError: `COMMIT_NOT_FOUND`: no such commit, or one that is being collected.
             UnavailableError: `OUTCOME_UNKNOWN`: it may have been created, and the name has changed hands since.
         """
-        await require_no_tag(self._kv, repo, name)
+        if not beside_tag:
+            await require_no_tag(self._kv, repo, name)
         await require_no_commit(self._kv, repo, name)
 
         def make(nonce: Nonce, previous: DeletedBranch | None, now: Instant) -> Branch:

@@ -3,7 +3,8 @@
 The check reads other records than the one the new ref is written to, so two
 creations of one name at the same moment, a branch and a tag, can both succeed.
 Nothing breaks then: a ref expression finds the branch first. What the check is
-for is that nobody shadows a name by mistake.
+for is that nobody shadows a name by mistake. A restore of a dump that has both
+brings both back.
 """
 
 from lakebed.errors import AlreadyExistsError, ErrorKind

@@ -36,15 +36,18 @@ class Tags:
             raise NotFoundError(ErrorKind.TAG_NOT_FOUND, f"tag {name!r} not found in {repo.name}")
         return found.value
 
-    async def create(self, repo: Repository, name: TagName, commit_id: CommitId) -> Tag:
-        """Create a tag on a commit.
+    async def create(
+        self, repo: Repository, name: TagName, commit_id: CommitId, *, beside_branch: bool = False
+    ) -> Tag:
+        """Create a tag on a commit; `beside_branch` allows a branch of the same name.
 
         Raises:
             AlreadyExistsError: the name is a tag, a branch or the id of a commit.
             NotFoundError: `COMMIT_NOT_FOUND`: no such commit, or one that is being collected.
             UnavailableError: `OUTCOME_UNKNOWN`: it may have been created, and the name has changed hands since.
         """
-        await require_no_branch(self._kv, repo, name)
+        if not beside_branch:
+            await require_no_branch(self._kv, repo, name)
         await require_no_commit(self._kv, repo, name)
 
         def make(nonce: Nonce, _previous: DeletedTag | None, _now: Instant) -> Tag:

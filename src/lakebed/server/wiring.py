@@ -149,6 +149,7 @@ def wire(around: Surroundings) -> Wired:
         stashes=Stashes(parts, heads),
         importer=Importer(parts, heads, around.external, around.temp),
         dumper=RefsDumper(
+            kv,
             branches=branches,
             tags=tags,
             commits=commits,

@@ -17,12 +17,12 @@ from lakebed.errors import (
     UnavailableError,
 )
 from lakebed.format.records import encode_commit
-from lakebed.gc.state import is_final
 from lakebed.kv.port import Row
 from lakebed.limits import GC_LEASE_SECONDS
 from lakebed.model.branch import Pending, Slot
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce
 from lakebed.model.layers import RetiredTree
+from lakebed.refs.condemned import is_final
 from lakebed.refs.keys import BRANCHES_PREFIX, COMMITS_PREFIX, commit_key
 from lakebed.staging.appending import SegmentUse
 from lakebed.testing.lake import COMMIT

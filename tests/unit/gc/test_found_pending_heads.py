@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lakebed.gc.state import is_final
 from lakebed.model.ids import BranchName
+from lakebed.refs.condemned import is_final
 from lakebed.refs.keys import COMMITS_PREFIX, branch_key
 from lakebed.staging.appending import SegmentUse
 from lakebed.testing.lake import COMMIT

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lakebed.errors import LakebedError
-from lakebed.gc.state import is_final
 from lakebed.model.ids import BranchName, CommitId
+from lakebed.refs.condemned import is_final
 from lakebed.staging.appending import SegmentUse
 from lakebed.testing.lake import COMMIT
 from lakebed.versioning.merge import MergeRequest

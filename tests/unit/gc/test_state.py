@@ -6,7 +6,6 @@ import pytest
 
 from lakebed.env.clock import Instant, after
 from lakebed.errors import ConflictError, ErrorKind, FencedError, InvalidInputError, NotFoundError
-from lakebed.gc.names import begun_at
 from lakebed.gc.state import (
     begin,
     discard,
@@ -14,7 +13,6 @@ from lakebed.gc.state import (
     end,
     find_run,
     finish_attempt,
-    is_final,
     publish,
     renew,
     require,
@@ -23,6 +21,7 @@ from lakebed.gc.state import (
 )
 from lakebed.limits import GC_LEASE_SECONDS, GC_MARKS_KEPT, GC_RUNS_KEPT
 from lakebed.model.gc import GcState, Lease, MarkKind, RunKind
+from lakebed.refs.condemned import begun_at, is_final
 
 NOW = Instant(1_800_000_000_000_000)
 DAY = 24 * 3600.0

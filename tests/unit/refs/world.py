@@ -237,6 +237,7 @@ class World:
         self.repositories = Repositories(self.kv, open_store=self.open_store, **env)
         self.cleaner = Cleaner(self.kv, self.repositories, open_store=self.open_store, **env)
         self.dumper = RefsDumper(
+            self.kv,
             branches=self.branches,
             tags=self.tags,
             commits=self.commits,

@@ -9,10 +9,12 @@ from lakebed.api.call import Call
 from lakebed.api.operation import Operations
 from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
+from lakebed.catalog.dumps import restored_of
 from lakebed.env.clock import SECOND, Instant
 from lakebed.http.reply import Reply
 from lakebed.model.tasks import TaskState
 from lakebed.refs.dump import RefsDump
+from lakebed.refs.restore import summary
 
 operations = Operations("repositories")
 
@@ -46,23 +48,38 @@ class TaskQuery(msgspec.Struct):
     task_id: str
 
 
+class UnrestoredRef(msgspec.Struct):
+    """A ref that could not be brought back, and why."""
+
+    kind: str
+    name: str
+    commit_id: str
+    reason: str
+
+
 class DumpStatus(msgspec.Struct, omit_defaults=True):
-    """How a dump goes."""
+    """How a dump goes; `progress` counts commits."""
 
     id: str
     done: bool
     update_time: datetime
     error: str | None = None
     refs: RefsDumpBody | None = None
+    progress: int = 0
 
 
 class RestoreStatus(msgspec.Struct, omit_defaults=True):
-    """How a restore goes."""
+    """How a restore goes; `progress` counts commits. Refs that are `unrestored` are named in `error` too."""
 
     id: str
     done: bool
     update_time: datetime
     error: str | None = None
+    progress: int = 0
+    commits: int = 0
+    branches: int = 0
+    tags: int = 0
+    unrestored: tuple[UnrestoredRef, ...] = ()
 
 
 @operations.add(
@@ -122,7 +139,9 @@ async def dump_status(call: Call) -> Reply:
     if task.state is TaskState.DONE:
         refs = RefsDumpBody(task.result["commits"], task.result["tags"], task.result["branches"])
     done = task.state is not TaskState.RUNNING
-    return json_reply(200, DumpStatus(task.id, done, task_time(task.updated_at), task.error or None, refs))
+    return json_reply(
+        200, DumpStatus(task.id, done, task_time(task.updated_at), task.error or None, refs, task.progress)
+    )
 
 
 @operations.add(
@@ -152,7 +171,17 @@ async def restore_status(call: Call) -> Reply:
     """Show how a restore goes."""
     task = await call.session.dumps.restore_status(call.path["repository"], call.query(TaskQuery).task_id)
     done = task.state is not TaskState.RUNNING
-    return json_reply(200, RestoreStatus(task.id, done, task_time(task.updated_at), task.error or None))
+    status = RestoreStatus(
+        task.id, done, task_time(task.updated_at), task.error or None, progress=task.progress
+    )
+    if task.state is TaskState.DONE:
+        restored = restored_of(task)
+        status.commits, status.branches, status.tags = restored.commits, restored.branches, restored.tags
+        status.unrestored = tuple(
+            UnrestoredRef(each.kind, each.name, each.commit_id, each.reason) for each in restored.unrestored
+        )
+        status.error = summary(call.path["repository"], restored) if restored.unrestored else None
+    return json_reply(200, status)
 
 
 def _dump(body: RefsRestore) -> RefsDump:
