@@ -24,7 +24,7 @@ _GROUP: Final = "lakebed.commands"
 # The help page, from top to bottom. What is not here comes last.
 _PANELS: Final = {
     "Data": ("repo", "fs", "import"),
-    "Versions": ("branch", "commit", "log", "diff", "merge", "tag", "stash"),
+    "Versions": ("branch", "commit", "log", "diff", "merge", "tag", "stash", "refs"),
     "Access": ("auth", "config", "doctor"),
     "Server": (
         "run",

@@ -57,6 +57,9 @@ def create(
     ],
     *,
     default_branch: Annotated[str, typer.Option(help="The first branch.")] = "main",
+    bare: Annotated[
+        bool, typer.Option(help="Without a branch or commit, for `refs restore`. STORAGE may hold data.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Create a repository over an empty place in the object store.
@@ -64,7 +67,7 @@ def create(
     Example: lakebed repo create lakebed://shop s3://bucket/shop
     """
     with Client() as client:
-        made = client.repo(parse_repo(repo)).create(storage, default_branch=default_branch)
+        made = client.repo(parse_repo(repo)).create(storage, default_branch=default_branch, bare=bare)
     if json:
         print_json(made)
     else:

@@ -161,6 +161,52 @@ class ImportStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: ImportFailure | None = None
 
 
+class TaskStarted(msgspec.Struct, frozen=True):
+    """A task that the server has begun."""
+
+    id: str
+
+
+class RefsManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The names of a dump's files in the namespace."""
+
+    commits_meta_range_id: str
+    tags_meta_range_id: str
+    branches_meta_range_id: str
+
+
+class DumpStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a dump goes; `progress` counts commits."""
+
+    id: str
+    done: bool
+    error: str | None = None
+    refs: RefsManifest | None = None
+    progress: int = 0
+
+
+class UnrestoredRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A branch or tag of a dump that could not be brought back, and why."""
+
+    kind: str
+    name: str
+    commit_id: str
+    reason: str
+
+
+class RestoreStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a restore goes; `progress` counts commits, the other numbers are those of the dump."""
+
+    id: str
+    done: bool
+    error: str | None = None
+    progress: int = 0
+    commits: int = 0
+    branches: int = 0
+    tags: int = 0
+    unrestored: tuple[UnrestoredRef, ...] = ()
+
+
 class StorageConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the server's storage can do."""
 

@@ -6,6 +6,7 @@ from lakebed.client.branch import Branch
 from lakebed.client.compaction import Compaction
 from lakebed.client.gc import GarbageCollection
 from lakebed.client.ref import Ref
+from lakebed.client.refs import Refs
 from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo, StashInfo
 from lakebed.client.settings import Settings
 from lakebed.client.tag import Tag
@@ -27,16 +28,25 @@ class Repo:
         return self._transport.get(RepositoryInfo, *self._path())
 
     def create(
-        self, storage_namespace: str, *, default_branch: str = "main", read_only: bool = False
+        self,
+        storage_namespace: str,
+        *,
+        default_branch: str = "main",
+        read_only: bool = False,
+        bare: bool = False,
     ) -> RepositoryInfo:
-        """Create the repository over an empty namespace of the object store, as `s3://bucket/prefix`."""
+        """Create the repository over an empty namespace of the object store, as `s3://bucket/prefix`.
+
+        A bare one has no branch and no commit, and its namespace may hold the data that a dump refers to.
+        """
         body = {
             "name": self.name,
             "storage_namespace": storage_namespace,
             "default_branch": default_branch,
             "read_only": read_only,
         }
-        return decode(self._transport.post("repositories", body=body), RepositoryInfo)
+        query = {"bare": bare or None}
+        return decode(self._transport.post("repositories", body=body, query=query), RepositoryInfo)
 
     def delete(self, *, force: bool = False) -> None:
         """Delete the repository; its objects stay in storage. `force` also takes a read-only one."""
@@ -60,6 +70,11 @@ class Repo:
     def gc(self) -> GarbageCollection:
         """Runs of garbage collection."""
         return GarbageCollection(self._transport, self.name)
+
+    @property
+    def refs(self) -> Refs:
+        """Dump and restore of all refs."""
+        return Refs(self._transport, self.name)
 
     def ref(self, expression: str) -> Ref:
         """Return a handle for reading at a branch, tag, commit or expression such as `main~2`."""
