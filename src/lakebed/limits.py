@@ -211,16 +211,25 @@ HEAD_PAUSE_SECONDS_MAX = 0.5
 
 # Readers hold a branch record at most this long before they read it again; what leaves a branch stays readable for it.
 GRACE_SECONDS = 15 * 60.0
+# What an operator may make of it: never so short that a paused process, or a clock a few minutes off, reads what is gone.
+GRACE_SECONDS_MIN = 5 * 60.0
+GRACE_SECONDS_MAX = 6 * 3600.0
 
 # A scan that may outlast the grace renews its pin at half of this; one that did not is taken for dead, and what it held
 # back is freed.
 PIN_SECONDS = 120.0
+
+# The pause between two rounds of maintenance: often enough that branch records stay short at twenty commits a second, rare
+# enough to cost nothing.
+MAINTENANCE_SECONDS = 10.0
 
 # Zero-copy copies are remembered for the collector this long.
 COPY_LIFETIME_SECONDS = 24 * 3600.0
 
 # An address that was given out to be written and linked later is kept for the client this long.
 LINK_LIFETIME_SECONDS = 24 * 3600.0
+# An operator may let it be as short as a presigned URL lives.
+LINK_LIFETIME_SECONDS_MIN = 15 * 60.0
 # A URL that lets anyone read or write one object: long enough to begin a transfer.
 PRESIGN_SECONDS = 15 * 60
 # Bytes that become a part of an upload by way of this server's memory, because they lie in another repository.
@@ -246,8 +255,12 @@ GC_PAGE_SECONDS = 15.0
 GC_CONDEMN_BATCH = 500
 
 # A slice of data/ is closed after an hour or this many objects, so that listings can be split and skipped.
-SLICE_SECONDS = 3600
+SLICE_SECONDS = 3600.0
 SLICE_OBJECTS = 50_000
+# An operator may choose others: a slice a minute still has many objects, and the number of one has four characters of 32.
+SLICE_SECONDS_MIN = 60.0
+SLICE_SECONDS_MAX = 6 * 3600.0
+SLICE_OBJECTS_MAX = 1_000_000
 
 # Objects younger than this are never garbage: a day covers every address that is given out to be written.
 GC_MIN_AGE_SECONDS = 24 * 3600.0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.model.lifetimes import Lifetimes
 from lakebed.server.config import Config, FirstUser, decode_config, encode_config, load_config
 from lakebed.server.describe import describe
 from lakebed.server.effective import effective
@@ -91,11 +92,39 @@ def test_every_part_of_a_configuration_is_said_by_a_setting(tmp_path: Path) -> N
         bytes = 1000
         [staging]
         wait_seconds = 1
+        [compactor]
+        lease_seconds = 20
+        fold_layers = 4
+        fold_quiet_seconds = 5
+        tree_entries = 1000
+        tree_tombstones = 1001
+        tree_bytes = 100_000
+        tree_layers = 10
+        tree_quiet_seconds = 7
+        seal_rows = 2000
+        queue_max = 50
+        failures_max = 5
+        held_seconds = 61
+        [links]
+        lifetime_seconds = 3600
+        [slices]
+        seconds = 600
+        objects = 1000
+        [maintenance]
+        seconds = 30
         [log]
         format = "json"
         level = "debug"
         """,
+        LAKEBED_GRACE_SECONDS="1800",
     )
+    limits = config.compaction_limits
+    assert (limits.lease_seconds, limits.fold_layers, limits.fold_quiet_seconds) == (20, 4, 5)
+    assert (limits.l2_entries, limits.l2_tombstones, limits.l2_bytes) == (1000, 1001, 100_000)
+    assert (limits.l2_layers, limits.l2_quiet_seconds, limits.seal_rows) == (10, 7, 2000)
+    assert (limits.jobs_max, limits.failures_max, limits.held_seconds) == (50, 5, 61)
+    assert config.lifetimes == Lifetimes(grace_seconds=1800, link_seconds=3600, slice_seconds=600)
+    assert (config.slice_objects, config.maintenance_seconds) == (1000, 30)
     assert (config.host, config.port, config.endpoint) == ("::1", 9000, "https://[::1]:9000")
     assert config.tls is not None
     assert (config.tls.cert, config.tls.key) == (tmp_path / "c.pem", Path("/etc/k.pem"))
@@ -165,6 +194,12 @@ def test_aws_variables_fill_what_is_not_given_and_never_half_of_a_key(tmp_path: 
         ('[storage]\ndefault = "gs"', ["storage.default", "local or s3"]),
         ("[staging]\nwait_seconds = nan", ["staging.wait_seconds", "seconds"]),
         ("[data]\nx = 1", ["data", "a path"]),
+        ("grace_seconds = 299", ["grace_seconds", "from 300 to 21,600"]),
+        ("grace_seconds = 21601", ["grace_seconds", "from 300 to 21,600"]),
+        ("[links]\nlifetime_seconds = 90_000", ["links.lifetime_seconds", "from 900 to 86,400"]),
+        ("[slices]\nobjects = 1_000_001", ["slices.objects", "1,000,000"]),
+        ("[compactor]\ntree_layers = 48", ["compactor.tree_layers", "2 to 47"]),
+        ("[compactor]\nfailures_max = 0", ["compactor.failures_max", "1 to 100"]),
         ("workers = ", ["not TOML"]),
         ('[tls]\ncert = "c"', ["tls.cert is set", "tls.key is not"]),
         ('[installation]\nsecret_access_key = "hush"', ["installation.access_key_id is not"]),
@@ -215,6 +250,16 @@ def test_what_is_shown_has_sources_and_no_secrets(tmp_path: Path) -> None:
     assert "hush" not in repr(shown)
 
 
+def test_what_must_be_shared_is_what_the_table_says(tmp_path: Path) -> None:
+    config = load(tmp_path)
+    shared = [each for each in SETTINGS.values() if each.shared]
+    assert config.shared == {each.name: each.default for each in shared}
+    # Each of them reaches the value that is compared.
+    for each in shared:
+        changed = load(tmp_path, **{each.variable: str(each.default - 1)}).shared
+        assert changed == {**config.shared, each.name: each.default - 1}
+
+
 def test_variables_of_clients_are_not_taken_for_mistakes() -> None:
     assert unknown_variables(["LAKEBED_ENDPOINT", "LAKEBED_ACCESS_KEY_ID", "LAKEBED_CONFIG", "HOME"]) == {}
 
@@ -227,7 +272,7 @@ def test_the_page_has_every_setting_as_it_is() -> None:
             each.name,
             each.variable,
             f"`{each.shown(each.default)}`" if each.default else each.shown(each.default),
-            each.meaning,
+            each.described,
         )
         for each in SETTINGS.values()
     ]

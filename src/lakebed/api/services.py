@@ -1,12 +1,13 @@
 """`Services`: what handlers need beside the session of their caller."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakebed.auth.auth import Auth
 from lakebed.catalog.session import Sessions
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
+from lakebed.model.lifetimes import Lifetimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,5 +39,6 @@ class Services:
     clock: Clock
     ids: IdSource
     version: str
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
     secure_cookies: bool = False
     """Whether browsers reach the server by TLS, and must send the login cookie by nothing else."""

@@ -14,6 +14,7 @@ from lakebed.model.repository import Repository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.slices import SliceNamer
+from lakebed.refs.agreement import Agreement
 from lakebed.refs.dump import RefsDumper
 from lakebed.refs.log import CommitLog
 from lakebed.refs.protection import STAGING_WRITE, Protection, blocks
@@ -54,6 +55,7 @@ class Engine:
     dumper: RefsDumper
     compaction: CompactionService
     gc: GarbageCollection
+    agreement: Agreement
     external: ExternalAddresses
     slices: SliceNamer
     store_of: Callable[[Repository], Awaitable[ObjectStore]]

@@ -19,6 +19,7 @@ from lakebed.gc.state import find_run
 from lakebed.gc.uncommitted import PreparedPage
 from lakebed.limits import GC_GRACE_SECONDS
 from lakebed.model.gc import GcState, Lease, Mark, MarkKind, Run, RunKind
+from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
 from lakebed.model.tasks import Task
 
@@ -33,6 +34,7 @@ class BegunRun:
     lease: Lease
     marks: tuple[Mark, ...]
     now: Instant
+    lifetimes: Lifetimes
 
 
 class Collections:
@@ -58,12 +60,18 @@ class Collections:
             ConflictError: `GC_RUNNING`.
         """
         repo = await self._repo(repo_name, Action.RUN_GC)
+        await self._engine.agreement.require()
         state = await self._engine.gc.begin(
             repo, kind, holder=holder or self._caller.id, grace_seconds=grace_seconds, takeover=takeover
         )
         assert state.lease is not None, "it has just been given one"
+        parts = self._engine.parts
         return BegunRun(
-            repo=repo, lease=state.lease, marks=state.marks, now=await self._engine.parts.kv.now()
+            repo=repo,
+            lease=state.lease,
+            marks=state.marks,
+            now=await parts.kv.now(),
+            lifetimes=parts.lifetimes,
         )
 
     async def renew(self, repo_name: str, of: RunToken) -> tuple[Lease, Instant]:

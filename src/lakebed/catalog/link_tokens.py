@@ -28,7 +28,6 @@ from lakebed.errors import (
 )
 from lakebed.format.links import decode_link, encode_link
 from lakebed.kv.port import Expect, Version, prefix_end
-from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS, SLICE_SECONDS
 from lakebed.model.entries import Entry
 from lakebed.model.ids import BranchName, Path
 from lakebed.model.links import LinkToken
@@ -53,12 +52,13 @@ class LinkTokens:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._lifetimes = engine.parts.lifetimes
 
     async def give_out(
         self, repo: Repository, name: BranchName, path: Path, *, address: str, now: Instant, upload: str = ""
     ) -> None:
         """Track an address. It must be here before it leaves: whoever collects garbage must know of it first."""
-        expires_at = after(now, LINK_LIFETIME_SECONDS)
+        expires_at = after(now, self._lifetimes.link_seconds)
         token = LinkToken(branch=name, path=path, expires_at=expires_at, upload=upload)
         await self._put(repo, address, token, Expect.ABSENT)
 
@@ -178,7 +178,8 @@ class LinkTokens:
         """
         kv = self._engine.parts.kv
         now = await kv.now()
-        youngest = after(now, -(LINK_LIFETIME_SECONDS + GRACE_SECONDS + SLICE_SECONDS))
+        keep = self._lifetimes
+        youngest = after(now, -(keep.link_seconds + keep.grace_seconds + keep.slice_seconds))
         swept = 0
         async for page in kv.scan(
             repo.partition,
@@ -186,7 +187,7 @@ class LinkTokens:
             end=prefix_end(LINKS_PREFIX),
         ):
             tokens = {item.key: decode_link(item.value) for item in page.items()}
-            over = [key for key, token in tokens.items() if after(token.expires_at, GRACE_SECONDS) < now]
+            over = [key for key, token in tokens.items() if after(token.expires_at, keep.grace_seconds) < now]
             for key in over:
                 if tokens[key].upload and tokens[key].used_at is None:
                     store = await self._engine.store_of(repo)
@@ -202,7 +203,7 @@ class LinkTokens:
         return found if is_same else None
 
     async def _renewed(self, repo: Repository, found: FoundToken, now: Instant) -> FoundToken:
-        enough = after(now, GRACE_SECONDS)
+        enough = after(now, self._lifetimes.grace_seconds)
         if found.token.expires_at >= enough:
             return found
         token = replace(found.token, expires_at=enough)

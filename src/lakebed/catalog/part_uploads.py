@@ -47,7 +47,6 @@ from lakebed.format.part_uploads import (
 )
 from lakebed.kv.port import Expect, Row, Version, VersionFence, prefix_end
 from lakebed.limits import (
-    GRACE_SECONDS,
     METADATA_BYTES_MAX,
     PARTS_MAX,
     S3_COMPLETED_SECONDS,
@@ -242,7 +241,7 @@ class PartUploads:
                 case PartUploadState.COMPLETED if (
                     after(age, S3_UPLOAD_LIFETIME_SECONDS + S3_COMPLETED_SECONDS) >= now
                     # The collector still has to know where a fresh object came from.
-                    or after(found.upload.completed_at, 2 * GRACE_SECONDS) >= now
+                    or after(found.upload.completed_at, 2 * self._engine.parts.lifetimes.grace_seconds) >= now
                 ):
                     continue
                 case PartUploadState.COMPLETED:

@@ -13,7 +13,7 @@ from lakebed.env.clock import after
 from lakebed.errors import NotFoundError
 from lakebed.format.records import decode_copy, encode_copy
 from lakebed.kv.port import Row, prefix_end
-from lakebed.limits import COPY_LIFETIME_SECONDS, GRACE_SECONDS
+from lakebed.limits import COPY_LIFETIME_SECONDS
 from lakebed.model.entries import Entry
 from lakebed.model.repository import Repository
 from lakebed.refs.keys import COPIES_PREFIX, copy_key
@@ -35,7 +35,8 @@ async def may_share(engine: Engine, repo: Repository, ref: str, found: Entry) ->
 async def sweep_copies(engine: Engine, repo: Repository) -> int:
     """Forget the notes that no collector needs any more. Return how many."""
     kv = engine.parts.kv
-    oldest = after(await kv.now(), -(COPY_LIFETIME_SECONDS + GRACE_SECONDS))
+    grace = engine.parts.lifetimes.grace_seconds
+    oldest = after(await kv.now(), -(COPY_LIFETIME_SECONDS + grace))
     swept = 0
     async for page in kv.scan(repo.partition, start=COPIES_PREFIX, end=prefix_end(COPIES_PREFIX)):
         over = [item.key for item in page.items() if decode_copy(item.value) < oldest]

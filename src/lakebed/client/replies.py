@@ -4,6 +4,8 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
+from lakebed.limits import GRACE_SECONDS
+
 T = TypeVar("T")
 
 
@@ -380,6 +382,8 @@ class GcRunStarted(msgspec.Struct, frozen=True, kw_only=True):
     slice_seconds: float
     clock_slack_seconds: float
     marks: list[GcMark]
+    reader_grace_seconds: float = GRACE_SECONDS
+    """How long the server keeps what left its place; an older one does not say so, and has the default."""
 
 
 class GcLease(msgspec.Struct, frozen=True, kw_only=True):

@@ -198,6 +198,7 @@ class _TokenCleanup(Stored, tag=2):
     token: StagingToken
     partition: str
     branch: BranchName
+    retired_at: Instant | None = None
 
 
 class _Protection(Stored):
@@ -457,7 +458,7 @@ def decode_repository(data: bytes) -> RepositoryRecord:
 def encode_cleanup(entry: CleanupEntry | TokenCleanup) -> bytes:
     """Return work for the cleaner as its KV value."""
     if isinstance(entry, TokenCleanup):
-        return _CLEANUP.seal(_TokenCleanup(entry.token, entry.partition, entry.branch))
+        return _CLEANUP.seal(_TokenCleanup(entry.token, entry.partition, entry.branch, entry.retired_at))
     return _CLEANUP.seal(_RepositoryCleanup(entry.name, entry.uid, entry.namespace, entry.delete_data))
 
 
@@ -465,7 +466,7 @@ def decode_cleanup(data: bytes) -> CleanupEntry | TokenCleanup:
     """Return what `encode_cleanup` was given; errors as for `decode_branch`."""
     s = _CLEANUP.open(data)
     if isinstance(s, _TokenCleanup):
-        return TokenCleanup(token=s.token, partition=s.partition, branch=s.branch)
+        return TokenCleanup(token=s.token, partition=s.partition, branch=s.branch, retired_at=s.retired_at)
     return CleanupEntry(name=s.name, uid=s.uid, namespace=s.namespace, delete_data=s.delete_data)
 
 

@@ -44,7 +44,6 @@ from lakebed.limits import (
     COPY_LIFETIME_SECONDS,
     GC_PAGE_ROWS,
     GC_PAGE_SECONDS,
-    GRACE_SECONDS,
     SWAP_ATTEMPTS_MAX,
 )
 from lakebed.model.branch import Branch, BranchRecord
@@ -140,11 +139,12 @@ class UncommittedLists:
         return PreparedPage(run=cursor.run, key=key, rows=rows, following=following)
 
     async def _require_soon(self, cursor: Cursor) -> None:
-        if await self._parts.kv.now() > after(cursor.started_at, GRACE_SECONDS / 2):
+        seconds = self._parts.lifetimes.listing_seconds
+        if await self._parts.kv.now() > after(cursor.started_at, seconds):
             raise ConflictError(
                 ErrorKind.TOO_LATE,
-                f"listing what is uncommitted took longer than {GRACE_SECONDS / 2:.0f} s, and what was read first may "
-                "be out of date: run again, and if that does not help, commit or compact first",
+                f"listing what is uncommitted took longer than {seconds:.0f} s, and what was read first may be out of date: "
+                "run again, and if that does not help, commit or compact first, or raise grace_seconds",
             )
 
     async def _steps(self, repo: Repository, cursor: Cursor) -> AsyncGenerator[_Step, None]:
@@ -162,9 +162,9 @@ class UncommittedLists:
             case Stage.STASHES:
                 return self._stashes(repo, cursor)
             case Stage.LINKS:
-                return self._records(repo, cursor, LINKS_PREFIX, UncommittedSource.LINK, _link)
+                return self._records(repo, cursor, LINKS_PREFIX, UncommittedSource.LINK, self._link)
             case Stage.UPLOADS:
-                return self._records(repo, cursor, UPLOADS_PREFIX, UncommittedSource.UPLOAD, _upload)
+                return self._records(repo, cursor, UPLOADS_PREFIX, UncommittedSource.UPLOAD, self._upload)
             case Stage.COPIES:
                 return self._records(repo, cursor, COPIES_PREFIX, UncommittedSource.COPY, _copy)
             case Stage.DONE:
@@ -287,6 +287,26 @@ class UncommittedLists:
         if stash.state in (StashState.STANDING, StashState.POPPING):
             raise CorruptError(ErrorKind.FILE_MISSING, f"what stash {stash.id} holds is not there")
 
+    def _link(self, item: Item, started_at: Instant) -> str | None:
+        """Return an address that was given out, unless it expired or was used longer than a grace ago."""
+        token = decode_link(item.value)
+        last = token.expires_at if token.used_at is None else token.used_at
+        return link_address(item.key) if self._within_grace(last, started_at) else None
+
+    def _upload(self, item: Item, started_at: Instant) -> str | None:
+        """Return where an upload in parts goes, unless it was aborted, or completed longer than a grace ago."""
+        upload = decode_part_upload(item.value)
+        match upload.state:
+            case PartUploadState.OPEN:
+                return upload.address
+            case PartUploadState.COMPLETED if self._within_grace(upload.completed_at, started_at):
+                return upload.address
+            case _:
+                return None
+
+    def _within_grace(self, at: Instant, started_at: Instant) -> bool:
+        return after(at, self._parts.lifetimes.grace_seconds) >= started_at
+
     async def _records(
         self,
         repo: Repository,
@@ -319,25 +339,6 @@ def _behind(cursor: Cursor, name: str) -> Cursor:
 
 def _base(source: Source) -> MetarangeId:
     return source.base if isinstance(source, TreeSource) else EMPTY_TREE
-
-
-def _link(item: Item, started_at: Instant) -> str | None:
-    """Return an address that was given out, unless it expired or was used longer than a grace ago."""
-    token = decode_link(item.value)
-    last = token.expires_at if token.used_at is None else token.used_at
-    return link_address(item.key) if after(last, GRACE_SECONDS) >= started_at else None
-
-
-def _upload(item: Item, started_at: Instant) -> str | None:
-    """Return where an upload in parts goes, unless it was aborted, or completed longer than a grace ago."""
-    upload = decode_part_upload(item.value)
-    match upload.state:
-        case PartUploadState.OPEN:
-            return upload.address
-        case PartUploadState.COMPLETED if after(upload.completed_at, GRACE_SECONDS) >= started_at:
-            return upload.address
-        case _:
-            return None
 
 
 def _copy(item: Item, started_at: Instant) -> str | None:

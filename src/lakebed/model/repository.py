@@ -85,6 +85,8 @@ class TokenCleanup:
     partition: str
     """The repository's partition, where the branch's record says whether the token is still in use."""
     branch: BranchName
+    retired_at: Instant | None = None
+    """When it left the branch. Entries of an older lakebed do not say so: they are due a usual grace after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,18 +18,23 @@ from lakebed.env.clock import SECOND, Instant
 from lakebed.env.ids import IdSource, encode_base32
 from lakebed.format.layout import slice_name as slice_name
 from lakebed.format.layout import slice_opened as slice_opened
-from lakebed.limits import SLICE_OBJECTS, SLICE_SECONDS
+from lakebed.limits import SLICE_OBJECTS, SLICE_OBJECTS_MAX, SLICE_SECONDS
 
 _NUMBER_WIDTH: Final = 4
 
-assert SLICE_OBJECTS < 32**_NUMBER_WIDTH
+assert SLICE_OBJECTS <= SLICE_OBJECTS_MAX < 32**_NUMBER_WIDTH
 
 
 class SliceNamer:
     """Names the objects of one process."""
 
-    def __init__(self, ids: IdSource) -> None:
+    def __init__(
+        self, ids: IdSource, *, seconds: float = SLICE_SECONDS, objects: int = SLICE_OBJECTS
+    ) -> None:
+        assert objects <= SLICE_OBJECTS_MAX
         self._ids = ids
+        self._seconds = seconds
+        self._objects = objects
         self._slice = ""
         self._opened = Instant(0)
         self._count = 0
@@ -47,4 +52,4 @@ class SliceNamer:
     def _is_over(self, now: Instant) -> bool:
         # A clock that went back must not keep a slice open for longer than it says.
         age = abs(now - self._opened)
-        return self._count >= SLICE_OBJECTS or age >= SLICE_SECONDS * SECOND
+        return self._count >= self._objects or age >= self._seconds * SECOND

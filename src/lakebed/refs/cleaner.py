@@ -42,6 +42,7 @@ from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch
 from lakebed.model.ids import BranchName, RepoUid, StagingToken
 from lakebed.model.layers import Layer, TokenLayer, layer_name
+from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import (
     CleanupEntry,
     CreatingRepository,
@@ -94,13 +95,21 @@ class Cleaner:
     """Works off everything that is due."""
 
     def __init__(
-        self, kv: KVStore, repositories: Repositories, *, open_store: OpenStore, clock: Clock, ids: IdSource
+        self,
+        kv: KVStore,
+        repositories: Repositories,
+        *,
+        open_store: OpenStore,
+        clock: Clock,
+        ids: IdSource,
+        lifetimes: Lifetimes = Lifetimes(),  # noqa: B008  a frozen value
     ) -> None:
         self._kv = kv
         self._repositories = repositories
         self._open_store = open_store
         self._clock = clock
         self._ids = ids
+        self._grace_seconds = lifetimes.grace_seconds
         self._sweeper = SegmentSweeper(kv, open_store=open_store, clock=clock, ids=ids)
         self._swept: dict[RepoUid, int] = {}
 
@@ -153,9 +162,9 @@ class Cleaner:
             pinned = None
             if record.retired or record.retired_trees:
                 pinned = await oldest_pin(self._kv, partition, now)
-            due = [r for r in record.retired if _is_over(r.at, now, pinned)]
+            due = [r for r in record.retired if self._is_over(r.at, now, pinned)]
             old = [r for r in record.retired if r in surplus or r in due]
-            trees = tuple(r for r in record.retired_trees if not _is_over(r.at, now, pinned))
+            trees = tuple(r for r in record.retired_trees if not self._is_over(r.at, now, pinned))
             if old:
                 # Asked after the record was read: what is retired there is popped by now, or popping still.
                 popping = await self._layers_of_stashes(partition, {StashState.POPPING})
@@ -166,8 +175,10 @@ class Cleaner:
             for retired in old:
                 if isinstance(retired.layer, TokenLayer):
                     token = retired.layer.token
-                    key = token_cleanup_key(after(retired.at, GRACE_SECONDS), token)
-                    entries[key] = TokenCleanup(token=token, partition=partition, branch=name)
+                    key = token_cleanup_key(after(retired.at, self._grace_seconds), token)
+                    entries[key] = TokenCleanup(
+                        token=token, partition=partition, branch=name, retired_at=retired.at
+                    )
                     await self._note(key, entries[key])
             kept = tuple(retired for retired in record.retired if retired not in old)
             drained = replace(
@@ -177,6 +188,10 @@ class Cleaner:
                 return entries
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise ConflictError(ErrorKind.TOO_MANY_RETRIES, f"branch {name!r} is changed by too many at once")
+
+    def _is_over(self, at: Instant, now: Instant, pinned: Instant | None) -> bool:
+        """Return whether the grace of what was retired at `at` is over; what went before a pin was made, its reader has not seen."""
+        return after(at, self._grace_seconds) < now and (pinned is None or at < pinned)
 
     async def _visit(self, found: Versioned[RepositoryRecord], now: Instant, done: Cleaned) -> None:
         match found.value:
@@ -226,7 +241,8 @@ class Cleaner:
         if entry.token in in_use:
             return False
         pinned = await oldest_pin(self._kv, entry.partition, await self._kv.now())
-        if pinned is not None and after(due_of(key), -GRACE_SECONDS) >= pinned:
+        retired_at = entry.retired_at if entry.retired_at is not None else after(due_of(key), -GRACE_SECONDS)
+        if pinned is not None and retired_at >= pinned:
             return False
         await self._kv.drop(entry.token, first=[OPEN_KEY])
         await self._kv.delete_rows(CLEANUP_PARTITION, [key])
@@ -307,8 +323,3 @@ class Cleaner:
 
 def _tokens(layers: Iterable[Layer]) -> frozenset[StagingToken]:
     return frozenset(layer.token for layer in layers if isinstance(layer, TokenLayer))
-
-
-def _is_over(at: Instant, now: Instant, pinned: Instant | None) -> bool:
-    """Return whether the grace of what was retired at `at` is over; what went before a pin was made, its reader has not seen."""
-    return after(at, GRACE_SECONDS) < now and (pinned is None or at < pinned)

@@ -1,6 +1,6 @@
 """Where each record lives: partitions and keys of everything but staged rows.
 
-    lakebed:        repos/<repo>
+    lakebed:        repos/<repo>  settings/shared
     <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>  copies/<address>/<id>
                     tasks/<id>  links/<address>  gc/state  pins/<id>
     cleanup:        <due>/<what>/<name>
@@ -32,6 +32,7 @@ PROTECTION_KEY: Final = b"settings/branch_protection"
 METADATA_KEY: Final = b"settings/metadata"
 GC_RULES_KEY: Final = b"settings/gc_rules"
 GC_STATE_KEY: Final = b"gc/state"
+SHARED_SETTINGS_KEY: Final = b"settings/shared"
 
 
 def compaction_partition(repo_partition: str) -> str:

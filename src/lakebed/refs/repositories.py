@@ -54,8 +54,9 @@ from lakebed.format.records import (
     encode_repository,
 )
 from lakebed.kv.port import Expect, KVStore, Version, VersionFence
-from lakebed.limits import CREATING_TIMEOUT_SECONDS, GRACE_SECONDS, LIST_PAGE_DEFAULT, SWAP_ATTEMPTS_MAX
+from lakebed.limits import CREATING_TIMEOUT_SECONDS, LIST_PAGE_DEFAULT, SWAP_ATTEMPTS_MAX
 from lakebed.model.ids import EMPTY_TREE, BranchName, Nonce, RepoName, RepoUid
+from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import (
     CleanupEntry,
     CreatingRepository,
@@ -103,12 +104,14 @@ class Repositories:
         clock: Clock,
         ids: IdSource,
         canonical: Callable[[str], str] = normalise_namespace,
+        lifetimes: Lifetimes = Lifetimes(),  # noqa: B008  a frozen value
     ) -> None:
         self._kv = kv
         self._open_store = open_store
         self._clock = clock
         self._ids = ids
         self._canonical = canonical
+        self._lifetimes = lifetimes
         self._decoded = Decoded(decode_repository)
 
     async def get(self, name: RepoName) -> Repository:
@@ -405,7 +408,7 @@ class Repositories:
         await settled_swap(
             self._kv,
             CLEANUP_PARTITION,
-            repository_cleanup_key(after(deleting.at, GRACE_SECONDS), deleting.uid),
+            repository_cleanup_key(after(deleting.at, self._lifetimes.grace_seconds), deleting.uid),
             encode_cleanup(entry),
             expected=Expect.ANY,
             clock=self._clock,

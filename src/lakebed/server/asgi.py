@@ -93,9 +93,12 @@ class WorkerApp:
             clock=clock,
             ids=ids,
             version=version("lakebed"),
+            lifetimes=config.lifetimes,
             secure_cookies=config.tls is not None,
         )
-        maintenance = asyncio.create_task(Maintenance(wired, clock=clock, ids=ids).run())
+        maintenance = asyncio.create_task(
+            Maintenance(wired, clock=clock, ids=ids, seconds=config.maintenance_seconds).run()
+        )
         self._stack.callback(maintenance.cancel)
         read_ahead = asyncio.create_task(wired.read_ahead.run())
         self._stack.push_async_callback(_end, read_ahead)

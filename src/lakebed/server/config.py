@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from lakebed.compaction.limits import CompactionLimits
 from lakebed.errors import ErrorKind, InvalidInputError
-from lakebed.limits import CACHE_BYTES_DEFAULT, LEASE_SECONDS
+from lakebed.limits import CACHE_BYTES_DEFAULT, MAINTENANCE_SECONDS, SLICE_OBJECTS
 from lakebed.model.auth import KeyPair
+from lakebed.model.lifetimes import Lifetimes
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.effective import Effective, effective
 from lakebed.server.tls import Tls
@@ -62,13 +64,27 @@ class Config:
     """Whether `lakebed run` starts a compactor beside its workers."""
     compactor_jobs: int | None = None
     """Jobs that a compactor does at a time; None means as many as there are processors."""
-    compactor_lease_seconds: float = LEASE_SECONDS
-    """How long a compactor may be silent before another takes its jobs."""
+    compaction_limits: CompactionLimits = field(default_factory=CompactionLimits)
+    """When compaction begins and gives up."""
     compactor_metrics: tuple[str, int] | None = None
     """Where a compactor that no server has started shows its metrics."""
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    """What all processes of an installation keep for as long as each other."""
+    slice_objects: int = SLICE_OBJECTS
+    maintenance_seconds: float = MAINTENANCE_SECONDS
     shutdown_seconds: int = 30
     log_level: int = logging.INFO
     log_json: bool = False
+
+    @property
+    def shared(self) -> dict[str, float]:
+        """What must be the same in all processes of an installation, by the names of the settings."""
+        return {
+            "grace_seconds": self.lifetimes.grace_seconds,
+            "links.lifetime_seconds": self.lifetimes.link_seconds,
+            "slices.seconds": self.lifetimes.slice_seconds,
+            "compactor.lease_seconds": self.compaction_limits.lease_seconds,
+        }
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -122,8 +138,15 @@ def load_config(
         workers=given["workers"],
         compaction=given["compaction"],
         compactor_jobs=given["compactor.jobs"],
-        compactor_lease_seconds=given["compactor.lease_seconds"],
+        compaction_limits=_compaction_limits(given),
         compactor_metrics=_host_and_port(given["compactor.metrics"]) if given["compactor.metrics"] else None,
+        lifetimes=Lifetimes(
+            grace_seconds=given["grace_seconds"],
+            link_seconds=given["links.lifetime_seconds"],
+            slice_seconds=given["slices.seconds"],
+        ),
+        slice_objects=given["slices.objects"],
+        maintenance_seconds=given["maintenance.seconds"],
         shutdown_seconds=given["shutdown_seconds"],
         log_level=logging.getLevelNamesMapping()[given["log.level"].upper()],
         log_json=given["log.format"] == "json",
@@ -155,6 +178,23 @@ def _first_pair(given: Effective) -> KeyPair | None:
     access_key, secret = given["installation.access_key_id"], given["installation.secret_access_key"]
     _require_both(given, "installation.access_key_id", "installation.secret_access_key")
     return KeyPair(access_key_id=access_key, secret_access_key=secret) if access_key else None
+
+
+def _compaction_limits(given: Effective) -> CompactionLimits:
+    return CompactionLimits(
+        lease_seconds=given["compactor.lease_seconds"],
+        fold_layers=given["compactor.fold_layers"],
+        fold_quiet_seconds=given["compactor.fold_quiet_seconds"],
+        l2_entries=given["compactor.tree_entries"],
+        l2_tombstones=given["compactor.tree_tombstones"],
+        l2_bytes=given["compactor.tree_bytes"],
+        l2_layers=given["compactor.tree_layers"],
+        l2_quiet_seconds=given["compactor.tree_quiet_seconds"],
+        seal_rows=given["compactor.seal_rows"],
+        jobs_max=given["compactor.queue_max"],
+        failures_max=given["compactor.failures_max"],
+        held_seconds=given["compactor.held_seconds"],
+    )
 
 
 def _tls(given: Effective) -> Tls | None:

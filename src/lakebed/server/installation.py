@@ -9,7 +9,6 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from lakebed.committed.cache import RangeCache
-from lakebed.compaction.limits import CompactionLimits
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.env.work import ProcessWorkers, ThreadWorkers
@@ -113,9 +112,13 @@ async def open_engine(
                 temp=folder.tmp,
                 staging_wait_seconds=config.staging_wait_seconds,
                 staging_segments=config.staging_segments,
-                compaction_limits=CompactionLimits(lease_seconds=config.compactor_lease_seconds),
+                compaction_limits=config.compaction_limits,
+                lifetimes=config.lifetimes,
+                shared=config.shared,
+                slice_objects=config.slice_objects,
             )
         )
+        await wired.engine.agreement.join()
         namespaces.ask(wired.engine.repositories, canonical)
         stack.push_async_callback(wired.engine.parts.staging.drain)
         stack.push_async_callback(wired.sessions.tasks.drain)

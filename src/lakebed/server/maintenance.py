@@ -9,6 +9,7 @@ from lakebed.catalog.shared_addresses import sweep_copies
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.errors import LakebedError
+from lakebed.limits import MAINTENANCE_SECONDS
 from lakebed.model.ids import RepoUid
 from lakebed.model.repository import Repository
 from lakebed.server.wiring import Wired
@@ -16,31 +17,33 @@ from lakebed.telemetry.log import get_logger
 
 log = get_logger(__name__)
 
-# Often enough that branch records stay short at twenty commits a second, rare enough to cost nothing.
-INTERVAL_SECONDS = 10.0
 COPIES_SECONDS = 3600.0
 
 
 class Maintenance:
     """Runs the cleaner and the sweeps."""
 
-    def __init__(self, wired: Wired, *, clock: Clock, ids: IdSource) -> None:
+    def __init__(
+        self, wired: Wired, *, clock: Clock, ids: IdSource, seconds: float = MAINTENANCE_SECONDS
+    ) -> None:
         self._wired = wired
         self._clock = clock
         self._ids = ids
+        self._seconds = seconds
         self._copies_swept: dict[RepoUid, float] = {}
 
     async def run(self) -> None:
         """Work for ever, with a pause between two rounds."""
         while True:
-            await self._clock.sleep(INTERVAL_SECONDS * self._ids.jitter())
+            await self._clock.sleep(self._seconds * self._ids.jitter())
             try:
                 await self.once()
             except LakebedError as error:
                 log.warning("maintenance_failed", kind=error.kind, error=str(error))
 
     async def once(self) -> None:
-        """Do everything that is due."""
+        """Do everything that is due; nothing if the installation has agreed on other lifetimes than this process has."""
+        await self._wired.engine.agreement.require()
         await self._wired.cleaner.clean_once()
         async for found in self._wired.engine.repositories.scan():
             if isinstance(found.value, Repository):

@@ -12,7 +12,39 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from lakebed.limits import CACHE_BYTES_DEFAULT, LEASE_SECONDS
+from lakebed.limits import (
+    CACHE_BYTES_DEFAULT,
+    COMPACTION_BYTES_MAX,
+    COMPACTION_FAILURES_MAX,
+    COMPACTION_HELD_SECONDS,
+    COMPACTION_JOBS_MAX,
+    COMPACTION_ROWS_MAX,
+    FOLD_LAYERS,
+    FOLD_LAYERS_MAX,
+    FOLD_QUIET_SECONDS,
+    GC_MIN_AGE_SECONDS,
+    GRACE_SECONDS,
+    GRACE_SECONDS_MAX,
+    GRACE_SECONDS_MIN,
+    KIB,
+    L2_BYTES,
+    L2_ENTRIES,
+    L2_LAYERS,
+    L2_QUIET_SECONDS,
+    L2_REST_SECONDS,
+    L2_TOMBSTONES,
+    LEASE_SECONDS,
+    LINK_LIFETIME_SECONDS,
+    LINK_LIFETIME_SECONDS_MIN,
+    MAINTENANCE_SECONDS,
+    SEAL_ROWS,
+    SEALED_LAYERS_SLOWDOWN,
+    SLICE_OBJECTS,
+    SLICE_OBJECTS_MAX,
+    SLICE_SECONDS,
+    SLICE_SECONDS_MAX,
+    SLICE_SECONDS_MIN,
+)
 
 CONFIG_FILE_VARIABLE: Final = "LAKEBED_CONFIG"
 
@@ -39,6 +71,8 @@ class Kind:
     of_text: Callable[[str], Any]
     """Raises `ValueError` for text that means nothing."""
     toml: type | tuple[type, ...] = str
+    bounds: str = ""
+    """The least and the greatest value, for the page of settings."""
 
     def of_toml(self, value: Any) -> Any:
         """Return the value that TOML's `value` means; `ValueError` if it means none."""
@@ -68,6 +102,8 @@ class Setting:
     """What is the case without it, where no default says so."""
     flag: str = ""
     secret: bool = False
+    shared: bool = False
+    """Whether all processes of an installation must have the same value (`refs/agreement.py`)."""
     others: tuple[str, ...] = ()
     """Variables that other tools know, read when this setting is not given."""
     others_unless: str = ""
@@ -77,6 +113,12 @@ class Setting:
     def variable(self) -> str:
         """The environment variable."""
         return _PREFIX + self.name.upper().replace(".", "_")
+
+    @property
+    def described(self) -> str:
+        """What the page of settings says of it."""
+        bounds = f" {self.kind.bounds}." if self.kind.bounds else ""
+        return self.meaning + bounds + (" The same in all processes." if self.shared else "")
 
     def shown(self, value: Any) -> str:
         """Return `value` for people, without what is secret."""
@@ -110,12 +152,26 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _lease(text: str) -> float:
-    seconds = _seconds(text)
-    # Shorter ones would run out between two heartbeats of a busy machine.
-    if seconds < 1:
-        raise ValueError(text)
-    return seconds
+def _seconds_between(least: float, most: float) -> Kind:
+    def within(text: str) -> float:
+        seconds = _seconds(text)
+        if not least <= seconds <= most:
+            raise ValueError(text)
+        return seconds
+
+    bounds = f"{least:,.0f} to {most:,.0f}"
+    return Kind(f"a number of seconds from {bounds}", within, (int, float), bounds)
+
+
+def _count_between(least: int, most: int) -> Kind:
+    def within(text: str) -> int:
+        count = _count(text)
+        if not least <= count <= most:
+            raise ValueError(text)
+        return count
+
+    bounds = f"{least:,} to {most:,}"
+    return Kind(f"a whole number from {bounds}", within, int, bounds)
 
 
 def _listen(text: str) -> str:
@@ -143,7 +199,8 @@ _PATH: Final = Kind("a path", Path)
 _FLAG: Final = Kind("true or false", _flag, bool)
 _COUNT: Final = Kind("a whole number of at least 1", _count, int)
 _SECONDS: Final = Kind("a number of seconds", _seconds, (int, float))
-_LEASE: Final = Kind("a number of seconds of at least 1", _lease, (int, float))
+# A shorter lease would run out between two heartbeats of a busy machine, a longer one keeps the jobs of a dead compactor.
+_LEASE: Final = _seconds_between(1, 600)
 _LISTEN: Final = Kind("HOST:PORT", _listen)
 _LIST: Final = _ListKind("a list of texts (in a variable: with commas between them)", _parts, list)
 
@@ -340,13 +397,113 @@ SETTINGS: Final[dict[str, Setting]] = {
             name="compactor.lease_seconds",
             kind=_LEASE,
             default=LEASE_SECONDS,
-            meaning="How long a compactor may be silent before another takes its jobs; the same everywhere.",
+            shared=True,
+            meaning="How long a compactor may be silent before another takes its jobs.",
+        ),
+        Setting(
+            name="compactor.fold_layers",
+            kind=_count_between(2, FOLD_LAYERS_MAX),
+            default=FOLD_LAYERS,
+            meaning="Adjacent layers that are merged at once while a branch is written to.",
+        ),
+        Setting(
+            name="compactor.fold_quiet_seconds",
+            kind=_seconds_between(1, 86_400),
+            default=FOLD_QUIET_SECONDS,
+            meaning="After so long without writes, two layers are enough.",
+        ),
+        Setting(
+            name="compactor.tree_entries",
+            kind=_count_between(100, COMPACTION_ROWS_MAX),
+            default=L2_ENTRIES,
+            meaning="Staged entries of a branch that are put into its compacted tree.",
+        ),
+        Setting(
+            name="compactor.tree_tombstones",
+            kind=_count_between(100, COMPACTION_ROWS_MAX),
+            default=L2_TOMBSTONES,
+            meaning="Staged deletions that are.",
+        ),
+        Setting(
+            name="compactor.tree_bytes",
+            kind=_count_between(64 * KIB, COMPACTION_BYTES_MAX),
+            default=L2_BYTES,
+            meaning="Bytes of staged changes that are.",
+        ),
+        Setting(
+            name="compactor.tree_layers",
+            kind=_count_between(2, SEALED_LAYERS_SLOWDOWN - 1),
+            default=L2_LAYERS,
+            meaning="Sealed layers that are; fewer than the number at which writers are told to wait (48).",
+        ),
+        Setting(
+            name="compactor.tree_quiet_seconds",
+            kind=_seconds_between(L2_REST_SECONDS, 86_400),
+            default=L2_QUIET_SECONDS,
+            meaning="After so long without writes, anything is.",
+        ),
+        Setting(
+            name="compactor.seal_rows",
+            kind=_count_between(1_000, COMPACTION_ROWS_MAX),
+            default=SEAL_ROWS,
+            meaning="Rows at which a compactor seals the layer that a branch's writers are writing to.",
+        ),
+        Setting(
+            name="compactor.queue_max",
+            kind=_count_between(10, 5_000),
+            default=COMPACTION_JOBS_MAX,
+            meaning="Jobs that one repository's queue holds; a kilobyte or four each, in one record.",
+        ),
+        Setting(
+            name="compactor.failures_max",
+            kind=_count_between(1, 100),
+            default=COMPACTION_FAILURES_MAX,
+            meaning="Failed attempts before a job is halved, or a job of one layer is parked.",
+        ),
+        Setting(
+            name="compactor.held_seconds",
+            kind=_seconds_between(60, 7 * 86_400),
+            default=COMPACTION_HELD_SECONDS,
+            meaning="How long the layers of a parked job that made room for others are left alone.",
         ),
         Setting(
             name="compactor.metrics",
             kind=_LISTEN,
             unset="not shown; those of the one that a server starts are the server's",
             meaning="Where `lakebed compactor` shows its metrics to Prometheus: HOST:PORT.",
+        ),
+        Setting(
+            name="grace_seconds",
+            kind=_seconds_between(GRACE_SECONDS_MIN, GRACE_SECONDS_MAX),
+            default=GRACE_SECONDS,
+            shared=True,
+            meaning="How long what left a branch, a stash or the list of repositories is kept; listing what is uncommitted may take half of it.",
+        ),
+        Setting(
+            name="links.lifetime_seconds",
+            kind=_seconds_between(LINK_LIFETIME_SECONDS_MIN, GC_MIN_AGE_SECONDS),
+            default=LINK_LIFETIME_SECONDS,
+            shared=True,
+            meaning="How long clients have to upload to an address that they were given, and link it.",
+        ),
+        Setting(
+            name="slices.seconds",
+            kind=_seconds_between(SLICE_SECONDS_MIN, SLICE_SECONDS_MAX),
+            default=SLICE_SECONDS,
+            shared=True,
+            meaning="How long one process puts objects into one folder of `data/`.",
+        ),
+        Setting(
+            name="slices.objects",
+            kind=_count_between(100, SLICE_OBJECTS_MAX),
+            default=SLICE_OBJECTS,
+            meaning="Objects that it puts there at most.",
+        ),
+        Setting(
+            name="maintenance.seconds",
+            kind=_seconds_between(1, 3_600),
+            default=MAINTENANCE_SECONDS,
+            meaning="The pause between two rounds of maintenance: freeing what is over, ending what was given up.",
         ),
         Setting(
             name="threads",

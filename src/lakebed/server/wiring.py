@@ -4,7 +4,7 @@ Read top to bottom, it is the architecture. Nothing here starts work: objects ar
 built cold, and the commands run what needs running.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,11 +24,14 @@ from lakebed.env.work import Workers
 from lakebed.format.cut import DEFAULT_RULE, CutRule
 from lakebed.gc.service import GarbageCollection
 from lakebed.kv.port import KVStore
+from lakebed.limits import SLICE_OBJECTS
 from lakebed.model.ids import RepoUid
+from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.slices import SliceNamer
+from lakebed.refs.agreement import Agreement
 from lakebed.refs.branches import Branches
 from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.commits import Commits
@@ -75,6 +78,10 @@ class Surroundings:
     staging_segments: SegmentUse = SegmentUse.AUTO
     cut_rule: CutRule = DEFAULT_RULE
     compaction_limits: CompactionLimits = field(default_factory=CompactionLimits)
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    shared: Mapping[str, float] = field(default_factory=dict)
+    """Settings that all processes must have in common, by name: what `agreement` compares."""
+    slice_objects: int = SLICE_OBJECTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +107,12 @@ def wire(around: Surroundings) -> Wired:
     tags = Tags(kv, clock=clock, ids=ids)
     commits = Commits(kv)
     repositories = Repositories(
-        kv, open_store=around.open_store, clock=clock, ids=ids, canonical=around.canonical_namespace
+        kv,
+        open_store=around.open_store,
+        clock=clock,
+        ids=ids,
+        canonical=around.canonical_namespace,
+        lifetimes=around.lifetimes,
     )
 
     segments = SegmentFiles(stores.store, around.cache, around.workers)
@@ -127,6 +139,7 @@ def wire(around: Surroundings) -> Wired:
         ids=ids,
         workers=around.workers,
         processes=around.processes,
+        lifetimes=around.lifetimes,
     )
     heads = HeadChanges(parts)
     resolver = Resolver(branches=branches, tags=tags, commits=commits)
@@ -159,13 +172,16 @@ def wire(around: Surroundings) -> Wired:
         ),
         compaction=CompactionService(parts, repositories, limits=around.compaction_limits),
         gc=GarbageCollection(parts, stores.store),
+        agreement=Agreement(kv, around.shared, clock=clock, ids=ids),
         external=around.external,
-        slices=SliceNamer(ids),
+        slices=SliceNamer(ids, seconds=around.lifetimes.slice_seconds, objects=around.slice_objects),
         store_of=stores.store,
         spool=Spool(around.temp, around.transfers or around.workers),
         transfers=around.transfers or around.workers,
     )
-    cleaner = Cleaner(kv, repositories, open_store=around.open_store, clock=clock, ids=ids)
+    cleaner = Cleaner(
+        kv, repositories, open_store=around.open_store, clock=clock, ids=ids, lifetimes=around.lifetimes
+    )
     sessions = Sessions(engine)
     return Wired(
         engine=engine,

@@ -4,7 +4,7 @@ Everything is real but the stores below, and those can be swapped for real ones.
 """
 
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from lakebed.env.work import InlineWorkers
 from lakebed.format.cut import DEFAULT_RULE, CutRule
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import KVStore
+from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.external import ExternalAddresses
@@ -92,6 +93,8 @@ async def open_wired(
     cut_rule: CutRule = DEFAULT_RULE,
     compaction_limits: CompactionLimits | None = None,
     staging_segments: SegmentUse = SegmentUse.AUTO,
+    lifetimes: Lifetimes | None = None,
+    shared: Mapping[str, float] | None = None,
 ) -> AsyncIterator[tuple[Wired, KVStore]]:
     """Yield an engine without a repository, and the KV it is on."""
     clock = clock or SystemClock()
@@ -118,6 +121,8 @@ async def open_wired(
                 cut_rule=cut_rule,
                 compaction_limits=compaction_limits or CompactionLimits(),
                 staging_segments=staging_segments,
+                lifetimes=lifetimes or Lifetimes(),
+                shared=shared or {},
             )
         )
         yield wired, store_kv

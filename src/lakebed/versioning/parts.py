@@ -1,7 +1,7 @@
 """`Parts`: what the operations of this layer are made of, wired once by the composition root."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakebed.committed.trees import Trees
 from lakebed.env.clock import Clock
@@ -11,6 +11,7 @@ from lakebed.kv.port import KVStore
 from lakebed.model.branch import Branch
 from lakebed.model.entries import Entry
 from lakebed.model.ids import MetarangeId, Path
+from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
 from lakebed.refs.branches import Branches
 from lakebed.refs.commits import Commits
@@ -34,6 +35,7 @@ class Parts:
     ids: IdSource
     workers: Workers
     processes: Workers
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
 
     async def base_tree(self, repo: Repository, branch: Branch) -> MetarangeId:
         """Return the tree of the branch's commit."""

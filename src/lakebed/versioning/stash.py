@@ -55,7 +55,7 @@ from lakebed.errors import (
 from lakebed.format.records import decode_stash, encode_stash
 from lakebed.format.rows import OPEN_KEY
 from lakebed.kv.port import Expect, Item, Version, prefix_end
-from lakebed.limits import GRACE_SECONDS, SWAP_ATTEMPTS_MAX
+from lakebed.limits import SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch, BranchRecord
 from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, Nonce
@@ -162,7 +162,7 @@ class Stashes:
     async def sweep(self, repo: Repository) -> int:
         """Finish what is half-way, and remove records that no longer matter. Return how many."""
         removed = 0
-        oldest = after(await self._parts.kv.now(), -GRACE_SECONDS)
+        oldest = after(await self._parts.kv.now(), -self._parts.lifetimes.grace_seconds)
         async for item in self._items(repo):
             with suppress(NotFoundError):  # It went while we looked.
                 removed += await self._sweep(repo, item, oldest)

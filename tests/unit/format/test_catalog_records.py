@@ -10,6 +10,7 @@ from lakebed.env.clock import Instant
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.gc_rules import decode_gc_rules, encode_gc_rules
 from lakebed.format.links import decode_link, encode_link
+from lakebed.format.shared_settings import decode_shared, encode_shared
 from lakebed.format.tasks import decode_task, encode_task
 from lakebed.model.gc_rules import GcRules
 from lakebed.model.ids import Nonce
@@ -18,6 +19,7 @@ from lakebed.model.tasks import Task, TaskState
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "catalog"
 
+SHARED: Any = (encode_shared, decode_shared)
 GC_RULES: Any = (encode_gc_rules, decode_gc_rules)
 LINK: Any = (encode_link, decode_link)
 TASK: Any = (encode_task, decode_task)
@@ -34,6 +36,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
         LINK,
         LinkToken(branch="main", path="a/é", expires_at=Instant(1 << 50), upload="upload-1"),
     ),
+    "shared-settings": (SHARED, {"compactor.lease_seconds": 15.0, "grace_seconds": 900.5}),
     "task-running": (
         TASK,
         Task(

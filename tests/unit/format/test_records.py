@@ -184,7 +184,12 @@ VALUES: dict[str, tuple[str, Any]] = {
     ),
     "cleanup-token": (
         "cleanup",
-        TokenCleanup(token=StagingToken("lake-main:t"), partition="lake-u", branch=BranchName("main")),
+        TokenCleanup(
+            token=StagingToken("lake-main:t"),
+            partition="lake-u",
+            branch=BranchName("main"),
+            retired_at=Instant(5),
+        ),
     ),
     "protection": ("protection", BranchProtection(rules={"main": ("commit", "staging_write")})),
     "repository-metadata": ("repository_metadata", {"k": "v"}),
@@ -235,6 +240,11 @@ def test_records_that_cannot_say_whether_compaction_has_given_up_are_read_for_ev
     value = VALUES[name][1]
     assert isinstance(value, Branch)
     assert records.decode_branch(golden) == replace(value, parked=False)
+
+
+def test_clean_up_entries_that_do_not_say_when_the_token_retired_are_read_for_ever() -> None:
+    golden = bytes.fromhex((GOLDEN / "older" / "cleanup-token.v1.hex").read_text())
+    assert records.decode_cleanup(golden) == replace(VALUES["cleanup-token"][1], retired_at=None)
 
 
 def test_every_codec_and_every_golden_file_is_tested() -> None:

@@ -20,7 +20,6 @@ from lakebed.errors import ErrorKind
 from lakebed.format.gc import run_folder
 from lakebed.gc.cursor import encode_cursor
 from lakebed.http.reply import Reply
-from lakebed.limits import LINK_LIFETIME_SECONDS
 from lakebed.model.repository import Repository
 from lakebed.model.tasks import Task, TaskState
 
@@ -89,9 +88,9 @@ class PreparedUncommitted(msgspec.Struct, omit_defaults=True):
 
 
 @operations.add("GET", "/config/garbage-collection", "getGarbageCollectionConfig", replies={200: GcConfig})
-async def get_gc_config(_call: Call) -> Reply:
+async def get_gc_config(call: Call) -> Reply:
     """Get how old an object must be before a collector may touch it."""
-    return json_reply(200, GcConfig(int(LINK_LIFETIME_SECONDS)))
+    return json_reply(200, GcConfig(int(call.services.lifetimes.link_seconds)))
 
 
 @operations.add(

@@ -16,8 +16,6 @@ from lakebed.limits import (
     GC_CLOCK_SLACK_SECONDS,
     GC_GRACE_SECONDS,
     GC_LEASE_SECONDS,
-    LINK_LIFETIME_SECONDS,
-    SLICE_SECONDS,
 )
 from lakebed.model.gc import GcState, Lease, Mark, MarkKind, Run, RunKind
 from lakebed.model.repository import Repository
@@ -99,6 +97,8 @@ class GcRunStarted(msgspec.Struct):
     clock_slack_seconds: float
     marks: list[GcMark]
     """Newest first."""
+    reader_grace_seconds: float
+    """How long the server keeps what left its place; `grace_seconds` is how far apart marks are."""
 
 
 class GcLease(msgspec.Struct):
@@ -163,10 +163,11 @@ async def begin_run(call: Call) -> Reply:
             started_at=lease.started_at,
             lease_seconds=GC_LEASE_SECONDS,
             grace_seconds=lease.grace_seconds,
-            link_seconds=LINK_LIFETIME_SECONDS,
-            slice_seconds=SLICE_SECONDS,
+            link_seconds=begun.lifetimes.link_seconds,
+            slice_seconds=begun.lifetimes.slice_seconds,
             clock_slack_seconds=GC_CLOCK_SLACK_SECONDS,
             marks=[_mark(each) for each in begun.marks],
+            reader_grace_seconds=begun.lifetimes.grace_seconds,
         ),
     )
 

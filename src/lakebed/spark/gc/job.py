@@ -21,7 +21,6 @@ from lakebed.env.clock import Clock, Instant, SystemClock
 from lakebed.env.work import ThreadWorkers, Workers
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.format.gc import DataFile
-from lakebed.limits import GRACE_SECONDS
 from lakebed.model.gc import MarkKind
 from lakebed.model.ids import RepoUid
 from lakebed.spark.gc.obstore_store import ObstoreStore, open_place
@@ -160,7 +159,7 @@ def _started(begun: GcRunStarted) -> Started:
         now=Instant(begun.now),
         lease_seconds=begun.lease_seconds,
         # How long the server keeps what left its place; what it says of the run is how far apart marks are.
-        grace_seconds=GRACE_SECONDS,
+        grace_seconds=begun.reader_grace_seconds,
         link_seconds=begun.link_seconds,
         slice_seconds=begun.slice_seconds,
         clock_slack_seconds=begun.clock_slack_seconds,
