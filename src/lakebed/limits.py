@@ -230,6 +230,9 @@ COPY_LIFETIME_SECONDS = 24 * 3600.0
 LINK_LIFETIME_SECONDS = 24 * 3600.0
 # An operator may let it be as short as a presigned URL lives.
 LINK_LIFETIME_SECONDS_MIN = 15 * 60.0
+# A call that claimed an address or an upload may still be staging its entry for so long; a repeat is told to wait. A staged
+# write gives up after fewer seconds than this.
+CLAIM_SECONDS = 60.0
 # A URL that lets anyone read or write one object: long enough to begin a transfer.
 PRESIGN_SECONDS = 15 * 60
 # Bytes that become a part of an upload by way of this server's memory, because they lie in another repository.

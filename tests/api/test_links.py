@@ -6,7 +6,7 @@ import pytest
 
 from lakebed.auth.statements import StatementDocument
 from lakebed.format.links import decode_link
-from lakebed.limits import LINK_LIFETIME_SECONDS
+from lakebed.limits import CLAIM_SECONDS, LINK_LIFETIME_SECONDS
 from lakebed.refs.keys import link_key
 from lakebed.testing.asgi import Answer, AsgiClient
 from lakebed.testing.rest import Rest, open_rest
@@ -46,12 +46,18 @@ async def test_repeating_a_link_that_stands_is_the_same_success(admin: AsgiClien
     assert (again.status, again.json()) == (200, first.json())
 
 
-async def test_an_address_is_linked_once(admin: AsgiClient) -> None:
-    address = await _issue(admin)
-    await _link(admin, address)
-    await admin("DELETE", "/repositories/lake/branches/main/objects", query={"path": "a"})
-    assert (await _link(admin, address)).status == 400
-    assert (await admin("GET", STAT, query={"path": "a"})).status == 404
+async def test_an_address_is_linked_once() -> None:
+    clock = Later()
+    async with open_rest(clock=clock) as rest:
+        address = await _issue(rest.admin)
+        await _link(rest.admin, address)
+        await rest.admin("DELETE", "/repositories/lake/branches/main/objects", query={"path": "a"})
+        early = await _link(rest.admin, address)
+        clock.ahead = CLAIM_SECONDS + 1
+        late = await _link(rest.admin, address)
+        assert (early.status, late.status) == (503, 400)
+        assert "ask for a new address" in late.message
+        assert (await rest.admin("GET", STAT, query={"path": "a"})).status == 404
 
 
 async def test_another_checksum_is_another_link(admin: AsgiClient) -> None:

@@ -23,6 +23,7 @@ from lakebed.model.commits import Commit
 from lakebed.model.entries import Entry
 from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId, Nonce, Path, RepoName, RepoUid
 from lakebed.model.layers import TokenLayer
+from lakebed.model.part_uploads import PartUploadState
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.keys import commit_key
@@ -492,7 +493,8 @@ async def test_an_upload_in_parts_that_is_staged_is_not_said_to_have_failed() ->
         armed = False
 
         async def swap(self, partition, key, value, **options):
-            if self.armed and key.startswith(b"uploads/"):
+            is_noted = key.startswith(b"uploads/") and PartUploadState.COMPLETED.value.encode() in value
+            if self.armed and is_noted:
                 raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, "no connection")
             return await super().swap(partition, key, value, **options)
 

@@ -9,9 +9,12 @@ from dataclasses import replace
 import pyarrow.compute as pc
 import pytest
 
+from lakebed.catalog.link_tokens import LinkTokens
+from lakebed.catalog.part_uploads import PartUploads
 from lakebed.compaction import fold, install
 from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.format.merge import newest_wins
+from lakebed.model.part_uploads import PartUploadState
 from lakebed.model.segments import era_at
 from lakebed.refs import branches, cleaner, segment_sweeper
 from lakebed.refs.branches import Branches
@@ -138,6 +141,31 @@ def installs_without_a_guard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(install, "place_of", place)
 
 
+def links_staged_before_they_are_claimed(patch: pytest.MonkeyPatch) -> None:
+    """Stage first and note it second, as if the note always arrived."""
+    claim = LinkTokens._claim
+
+    async def redeem(self, repo, name, found, entry, *, now, condition=None):
+        if found.token.used_at is not None:
+            return await self._repeated(repo, name, found, entry, now=now)
+        await self._engine.parts.staging.write(repo, name, [entry], condition=condition)
+        await claim(self, repo, found, self._engine.parts.ids.token(), now=now)
+        return entry
+
+    patch.setattr(LinkTokens, "redeem", redeem)
+
+
+def uploads_staged_without_a_claim(patch: pytest.MonkeyPatch) -> None:
+    swapped = PartUploads._swapped
+
+    async def leave(self, found, **changes):
+        if changes["state"] is PartUploadState.STAGING:
+            return found
+        return await swapped(self, found, **changes)
+
+    patch.setattr(PartUploads, "_swapped", leave)
+
+
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [
@@ -155,6 +183,8 @@ def installs_without_a_guard(patch: pytest.MonkeyPatch) -> None:
         (tombstones_dropped_in_folds, "compaction"),
         (compacted_trees_left_behind_by_a_new_head, "compaction"),
         (installs_without_a_guard, "compaction-stale"),
+        (links_staged_before_they_are_claimed, "gc-repeats"),
+        (uploads_staged_without_a_claim, "gc-repeats"),
     ],
 )
 def test_a_planted_bug_is_found(

@@ -62,6 +62,7 @@ COUNTS = {
     "gc-pauses": 1,
     "gc-crashes": 2,
     "gc-crashed-sweeps": 2,
+    "gc-repeats": 2,
     "gc-manners": 2,
     "gc-dumps": 6,
 }

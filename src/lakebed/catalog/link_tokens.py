@@ -1,20 +1,35 @@
-"""Addresses that clients write to themselves, from given out to linked. Whoever uses this has asked the caller.
+"""Link tokens: addresses that clients write to themselves, from given out to linked. Callers check permissions first.
 
-An address is given out with a token, tracked in the KV: it may be linked once, to the
-path it was given out for, before it expires. Repeating a link that already stands
-(same address, path and checksum) is the same success, so a lost reply is harmless.
+A token allows one link, to the path it was given out for, before it expires. At most one call stages an entry under
+it: a repeated call must never stage a second time, because another client may have overwritten the path in between.
 
-The entry is staged first and the token marked used second. A crash in between leaves
-a token that is still open for an entry that stands, which at worst keeps an object
-from the collector until the token expires; the other order would lose the upload.
+Linking, in this order:
 
-An entry is only ever staged under a token that is good for a grace longer: one that is
-about to expire is renewed first, by a swap. So none expires between the look at it and
-the write, however long that takes, and the collector never meets a link in between.
+    1. claim     swap the token to used, with the nonce of this call and the checksum of the entry. The same swap
+                 renews a token that is about to expire: a claimed token is good for a grace period or longer
+    2. stage     the entry
+    3. release   swap the token back to open, only if staging failed for certain; a repeat may link then
+
+What a repeat finds in each case:
+
+    crash                   token   entry                    repeat
+    before 1                open    none                     links
+    between 1 and 2         used    none                     503 for `CLAIM_SECONDS`, then refused: upload again
+    in 2, outcome unknown   used    stands, or arrives late  the same success once it stands
+    in 2, overwritten since used    stood                    as between 1 and 2: nothing is staged
+    after 2, reply lost     used    stands                   the same success
+    before 3                used    none                     as between 1 and 2
+
+A claim without an entry costs the client a second upload. Staging again instead could erase an acknowledged write: a
+row that was overwritten leaves nothing behind that proves it was there.
+
+The collector treats an address as referenced until a grace period after its token expires, whether the token is open
+or used. So a link may stage its entry at any time after its claim without meeting the collector in between.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from lakebed.catalog.engine import Engine
@@ -23,16 +38,19 @@ from lakebed.errors import (
     ConflictError,
     ErrorKind,
     InvalidInputError,
-    PreconditionError,
+    LakebedError,
     UnavailableError,
+    is_unknown,
 )
 from lakebed.format.links import decode_link, encode_link
 from lakebed.kv.port import Expect, Version, prefix_end
+from lakebed.limits import CLAIM_SECONDS, SWAP_ATTEMPTS_MAX
 from lakebed.model.entries import Entry
-from lakebed.model.ids import BranchName, Path
+from lakebed.model.ids import BranchName, Nonce, Path
 from lakebed.model.links import LinkToken
 from lakebed.model.repository import Repository
 from lakebed.objects.slices import slice_name
+from lakebed.refs.backoff import back_off
 from lakebed.refs.keys import LINKS_PREFIX, link_address, link_key
 from lakebed.refs.settle import settled_swap
 from lakebed.staging.conditions import Condition
@@ -68,12 +86,7 @@ class LinkTokens:
         Raises:
             InvalidInputError: `LINK_REFUSED`: it was not given out for this path.
         """
-        relative = _relative(repo, address)
-        item = await self._engine.parts.kv.get(repo.partition, link_key(relative))
-        token = decode_link(item.value) if item is not None else None
-        if item is None or token is None or (token.branch, token.path) != (name, path):
-            raise _refused(f"address {address!r} was not given out for {path!r} on {name}")
-        return FoundToken(address=relative, token=token, version=item.version)
+        return await self._read(repo, name, path, _relative(repo, address))
 
     async def redeem(
         self,
@@ -85,38 +98,42 @@ class LinkTokens:
         now: Instant,
         condition: Condition | None = None,
     ) -> Entry:
-        """Stage the entry of an address, and mark its token used.
+        """Claim a token and stage the entry of its address; a repeat returns the entry that stands.
 
         Raises:
-            InvalidInputError: `LINK_REFUSED`: it was linked before, and that is not what stands.
-            ConflictError: `TOO_LATE`; `VERSION_CHANGED`: somebody else is linking it in its last minutes.
-            PreconditionError: the condition does not hold, and not because of what this link itself has staged.
-            UnavailableError: `OUTCOME_UNKNOWN`: it may be linked, or is and can be linked once more. Repeat it.
+            InvalidInputError: `LINK_REFUSED`: another call claimed the token, and the path does not show its entry.
+            ConflictError: `TOO_LATE`: the token has expired.
+            PreconditionError: the condition does not hold.
+            UnavailableError: `OUTCOME_UNKNOWN`: the entry may be staged, or another call is staging it. Repeat the call.
         """
-        if found.token.used_at is not None:
-            standing = await self._standing(repo, name, entry)
-            if standing is None:
-                raise _refused(f"address {entry.address!r} was linked before: ask for a new one")
-            return standing
-        require_open(found, now)
-        found = await self._renewed(repo, found, now)
-        try:
-            await self._engine.parts.staging.write(repo, name, [entry], condition=condition)
-        except PreconditionError:
-            standing = await self._standing(repo, name, entry)
-            if standing is None:
-                raise
-            entry = standing  # Staged before, and not noted.
-        await self.mark_used(repo, [replace(found, token=replace(found.token, checksum=entry.checksum))])
-        return entry
+        nonce = Nonce(self._engine.parts.ids.token())
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            if found.token.used_at is not None:
+                return await self._repeated(repo, name, found, entry, now=now)
+            try:
+                claimed = await self._claim(
+                    repo, replace(found, token=replace(found.token, checksum=entry.checksum)), nonce, now=now
+                )
+            except ConflictError as error:
+                if error.kind is ErrorKind.TOO_LATE:
+                    raise
+                await back_off(attempt, clock=self._engine.parts.clock, ids=self._engine.parts.ids)
+                found = await self._read(repo, name, entry.path, found.address)
+            else:
+                async with self._released_if_refused(repo, [claimed]):
+                    await self._engine.parts.staging.write(repo, name, [entry], condition=condition)
+                return entry
+        raise UnavailableError(
+            ErrorKind.STORE_UNAVAILABLE, f"the token of {entry.address!r} changes too often: try again"
+        )
 
     async def find_all(
-        self, repo: Repository, name: BranchName, links: Sequence[tuple[str, str, str]]
+        self, repo: Repository, name: BranchName, links: Sequence[tuple[str, str, str]], *, nonce: Nonce
     ) -> list[FoundToken]:
-        """Return the tokens of many links (path, relative address, checksum), to be used: see `hold` and `mark_used`.
+        """Return the tokens of many links (path, relative address, checksum) that the call `nonce` may claim.
 
         Raises:
-            InvalidInputError: `LINK_REFUSED`: an address was not given out for its path, or was linked before.
+            InvalidInputError: `LINK_REFUSED`: an address was not given out for its path, or another call claimed it.
         """
         items = await self._engine.parts.kv.get_many(
             [(repo.partition, link_key(address)) for _, address, _ in links]
@@ -125,45 +142,94 @@ class LinkTokens:
         for (path, address, checksum), item in zip(links, items, strict=True):
             token = decode_link(item.value) if item is not None else None
             if item is None or token is None or (token.branch, token.path) != (name, path):
-                raise _refused(f"address {address!r} was not given out for {path!r} on {name}")
-            if token.used_at is not None:
+                raise _not_given_out(address, path, name)
+            if token.used_at is not None and token.claimed_by != nonce:
                 raise _refused(f"address {address!r} of {path!r} was linked before: ask for a new one")
-            # As it will be once it is used.
             token = replace(token, checksum=checksum)
             found.append(FoundToken(address=address, token=token, version=item.version))
         return found
 
-    async def hold(self, repo: Repository, tokens: Sequence[FoundToken], *, now: Instant) -> list[FoundToken]:
-        """Make sure that none of the tokens expires while its entry is being staged; errors as for `redeem`."""
-        for found in tokens:
-            require_open(found, now)
-        return [await self._renewed(repo, found, now) for found in tokens]
+    @asynccontextmanager
+    async def claimed(
+        self, repo: Repository, tokens: Sequence[FoundToken], nonce: Nonce, *, now: Instant, shared: bool
+    ) -> AsyncIterator[None]:
+        """Claim all tokens for the call `nonce`, which stages their entries inside; errors as for `redeem`.
 
-    async def mark_used(self, repo: Repository, tokens: Sequence[FoundToken]) -> None:
-        """Say that the entries of these tokens are staged, by now.
+        A `shared` nonce belongs to all repeats of one call. They count on each other's claims, so none is released.
+        """
+        claims: list[FoundToken] = []
+        async with self._released_if_refused(repo, () if shared else claims):
+            for start in range(0, len(tokens), _CLAIMED_AT_ONCE):
+                step = tokens[start : start + _CLAIMED_AT_ONCE]
+                made = await asyncio.gather(
+                    *(self._claim_once(repo, found, nonce, now=now) for found in step), return_exceptions=True
+                )
+                claims += [each for each in made if isinstance(each, FoundToken)]
+                for each in made:
+                    if isinstance(each, BaseException):
+                        raise each
+            yield
+
+    async def _claim_once(
+        self, repo: Repository, found: FoundToken, nonce: Nonce, *, now: Instant
+    ) -> FoundToken:
+        """Claim a token that a repeat of the same call may have claimed by now."""
+        if found.token.claimed_by == nonce:
+            return found
+        try:
+            return await self._claim(repo, found, nonce, now=now)
+        except ConflictError:
+            token = found.token
+            again = await self._read(repo, BranchName(token.branch), Path(token.path), found.address)
+            if again.token.claimed_by != nonce:
+                raise
+            return again
+
+    async def _claim(self, repo: Repository, found: FoundToken, nonce: Nonce, *, now: Instant) -> FoundToken:
+        """Swap a token to used, and return it.
 
         Raises:
-            UnavailableError: `OUTCOME_UNKNOWN`, whatever went wrong: they are staged.
+            ConflictError: `TOO_LATE`: it has expired; `VERSION_CHANGED`: another call changed it.
         """
-        try:
-            await self._mark_all(repo, tokens)
-        except UnavailableError as error:
-            raise UnavailableError(
-                ErrorKind.OUTCOME_UNKNOWN, f"what was linked was not noted: link it again ({error})"
-            ) from error
+        require_open(found, now)
+        expires_at = max(found.token.expires_at, after(now, self._lifetimes.grace_seconds))
+        token = replace(found.token, used_at=now, claimed_by=nonce, expires_at=expires_at)
+        version = await self._put(repo, found.address, token, found.version)
+        return replace(found, token=token, version=version)
 
-    async def _mark_all(self, repo: Repository, tokens: Sequence[FoundToken]) -> None:
-        # Not when the call began: staging may have taken long, and a grace from here on the collector still has to meet it.
-        now = await self._engine.parts.kv.now()
-        for start in range(0, len(tokens), _MARKED_AT_ONCE):
-            step = tokens[start : start + _MARKED_AT_ONCE]
-            await asyncio.gather(*(self._mark(repo, found, now) for found in step))
-
-    async def _mark(self, repo: Repository, found: FoundToken, now: Instant) -> None:
+    @asynccontextmanager
+    async def _released_if_refused(
+        self, repo: Repository, claims: Sequence[FoundToken]
+    ) -> AsyncIterator[None]:
+        """Open claimed tokens again if the body raises an error which promises that nothing was staged."""
         try:
-            await self._put(repo, found.address, replace(found.token, used_at=now), found.version)
-        except ConflictError:
-            return  # Somebody else linked the same object to the same path.
+            yield
+        except LakebedError as error:
+            if not is_unknown(error):
+                for start in range(0, len(claims), _CLAIMED_AT_ONCE):
+                    step = claims[start : start + _CLAIMED_AT_ONCE]
+                    await asyncio.gather(*(self._release(repo, found) for found in step))
+            raise
+
+    async def _release(self, repo: Repository, found: FoundToken) -> None:
+        token = replace(found.token, used_at=None, claimed_by="", checksum="")
+        # Best effort: a token that stays claimed costs its client another upload.
+        with suppress(ConflictError, UnavailableError):
+            await self._put(repo, found.address, token, found.version)
+
+    async def _repeated(
+        self, repo: Repository, name: BranchName, found: FoundToken, entry: Entry, *, now: Instant
+    ) -> Entry:
+        """Return the entry that stands, or say why there is none."""
+        standing = await self._engine.shown(repo, name, entry.path)
+        if standing is not None and (standing.address, standing.checksum) == (entry.address, entry.checksum):
+            return standing
+        if found.token.checksum == entry.checksum:
+            require_settled(f"address {entry.address!r} is being linked", found.token.used_at, now=now)
+        raise _refused(
+            f"address {entry.address!r} was linked before, and {entry.path!r} does not show it: "
+            "ask for a new address and upload the object again"
+        )
 
     async def end(self, repo: Repository, found: FoundToken, *, now: Instant) -> None:
         """Let a token expire now: nothing is linked to its address any more."""
@@ -196,19 +262,12 @@ class LinkTokens:
             swept += len(over)
         return swept
 
-    async def _standing(self, repo: Repository, name: BranchName, entry: Entry) -> Entry | None:
-        """Return what is staged if it is exactly what is to be linked again."""
-        found = await self._engine.shown(repo, name, entry.path)
-        is_same = found is not None and (found.address, found.checksum) == (entry.address, entry.checksum)
-        return found if is_same else None
-
-    async def _renewed(self, repo: Repository, found: FoundToken, now: Instant) -> FoundToken:
-        enough = after(now, self._lifetimes.grace_seconds)
-        if found.token.expires_at >= enough:
-            return found
-        token = replace(found.token, expires_at=enough)
-        version = await self._put(repo, found.address, token, found.version)
-        return replace(found, token=token, version=version)
+    async def _read(self, repo: Repository, name: BranchName, path: Path, address: str) -> FoundToken:
+        item = await self._engine.parts.kv.get(repo.partition, link_key(address))
+        token = decode_link(item.value) if item is not None else None
+        if item is None or token is None or (token.branch, token.path) != (name, path):
+            raise _not_given_out(address, path, name)
+        return FoundToken(address=address, token=token, version=item.version)
 
     async def _put(
         self, repo: Repository, address: str, token: LinkToken, expected: Version | Expect
@@ -226,7 +285,7 @@ class LinkTokens:
 
 
 # A store takes many swaps in one step.
-_MARKED_AT_ONCE = 256
+_CLAIMED_AT_ONCE = 256
 
 
 def require_open(found: FoundToken, now: Instant) -> None:
@@ -235,11 +294,23 @@ def require_open(found: FoundToken, now: Instant) -> None:
         raise ConflictError(ErrorKind.TOO_LATE, f"address {found.address!r} has expired: ask for a new one")
 
 
+def require_settled(what: str, claimed_at: Instant | None, *, now: Instant) -> None:
+    """Raise `UnavailableError` (`OUTCOME_UNKNOWN`) if the call that made a claim may still be staging."""
+    if claimed_at is not None and now < after(claimed_at, CLAIM_SECONDS):
+        raise UnavailableError(
+            ErrorKind.OUTCOME_UNKNOWN, f"{what} by an earlier call: repeat this one in a few seconds"
+        )
+
+
 def _relative(repo: Repository, address: str) -> str:
     prefix = f"{repo.namespace.removesuffix('/')}/"
     if not address.startswith(prefix):
         raise _refused(f"address {address!r} is not in the repository's namespace: stage it instead")
     return address.removeprefix(prefix)
+
+
+def _not_given_out(address: str, path: str, name: str) -> InvalidInputError:
+    return _refused(f"address {address!r} was not given out for {path!r} on {name}")
 
 
 def _refused(message: str) -> InvalidInputError:

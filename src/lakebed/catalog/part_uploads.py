@@ -3,12 +3,26 @@
     <repo>-<uid>:  uploads/<id>            the upload
                    parts/<id>/<number>     a part that has arrived, written while the upload is open
 
-Completing:
-    1. complete  the store's upload        crash: asked again, the store has no such upload, but it has the object
-    2. stage     the entry                 crash: the same again; the entry is equal, and under a condition the one
-                                           that stands, at this upload's own address, will do
-    3. mark      the upload completed      from here a repeated request is answered with what stands
-    4. remove    the parts' records
+Completing. Each of 1, 3 and 5 is one swap of the upload's record:
+    1. fix       the list of parts, by the ETag that follows from it     open -> completing
+    2. complete  the store's upload
+    3. claim     the upload, with the nonce of this call                 completing -> staging
+    4. stage     the entry
+    5. mark      the upload completed                                    staging -> completed
+    6. remove    the parts' records
+
+    crash                   a repeat with the same parts             a repeat with other parts
+    before 1                completes                                completes
+    between 1 and 3         completes: if the store has no such      refused: the object may be made already
+                            upload any more, it has the object
+    between 3 and 5         the same success if the entry stands;    as with the same parts
+                            otherwise 503 for `CLAIM_SECONDS`, then
+                            refused: upload again
+    after 5                 the same success                         the same success
+
+If the store refuses 2, or staging fails for certain in 4, the call takes back 1 or 3. Nothing is staged twice: another
+client may have overwritten the path since, and an overwritten row leaves nothing behind that proves it was there.
+
 Aborting:
     1. mark      the upload aborted        from here no part is taken, and a sweep does the rest
     2. abort     the store's upload
@@ -21,23 +35,27 @@ can go on with any upload.
 
 import hashlib
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from lakebed.auth.actions import Action
 from lakebed.auth.arns import object_arn, repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.digests import Digest
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.link_tokens import require_settled
 from lakebed.catalog.objects import Attributes
 from lakebed.env.clock import after
 from lakebed.errors import (
     ConflictError,
     ErrorKind,
     InvalidInputError,
+    LakebedError,
     NotFoundError,
-    PreconditionError,
     UnavailableError,
+    is_unknown,
 )
 from lakebed.format.part_uploads import (
     decode_part_upload,
@@ -52,6 +70,7 @@ from lakebed.limits import (
     S3_COMPLETED_SECONDS,
     S3_PART_BYTES_MIN,
     S3_UPLOAD_LIFETIME_SECONDS,
+    SWAP_ATTEMPTS_MAX,
 )
 from lakebed.model.entries import Entry
 from lakebed.model.ids import BranchName, parse_path
@@ -59,6 +78,7 @@ from lakebed.model.part_uploads import PARTS_KEY, PartUpload, PartUploadState, U
 from lakebed.model.repository import Repository
 from lakebed.objects.checks import check_part_number, cut_range, upload_missing
 from lakebed.objects.port import ByteRange, ETag, ObjectStore, Part
+from lakebed.refs.backoff import back_off
 from lakebed.refs.keys import UPLOADS_PREFIX
 from lakebed.refs.settle import settled_swap
 from lakebed.staging.conditions import Condition
@@ -166,41 +186,19 @@ class PartUploads:
         Raises:
             NotFoundError: `UPLOAD_NOT_FOUND`.
             InvalidInputError: `INVALID_PART`, `PART_ORDER`, `PART_TOO_SMALL`.
-            PreconditionError: the condition does not hold, and not because of what this upload itself has staged.
-            UnavailableError: `OUTCOME_UNKNOWN`: it may be staged, or is and can be completed once more. Repeat it.
+            PreconditionError: the condition does not hold.
+            UnavailableError: `OUTCOME_UNKNOWN`: it may be staged, or another call is staging it. Repeat the call.
         """
-        found = await self._find(of, writing=True)
-        if found.upload.state is PartUploadState.COMPLETED:
-            return found.upload.checksum
-        upload = found.upload
-        parts = _chosen(wanted, await self._parts_of(found.repo, upload.id))
-        store = await self._engine.store_of(found.repo)
-        await self._complete_in_store(store, upload, parts)
-        md5s = b"".join(bytes.fromhex(part.md5) for part in parts)
-        checksum = f"{hashlib.md5(md5s, usedforsecurity=False).hexdigest()}-{len(parts)}"
-        entry = Entry(
-            path=upload.path,
-            address=upload.address,
-            checksum=checksum,
-            size_bytes=sum(part.size_bytes for part in parts),
-            mtime=await self._engine.parts.kv.now(),
-            content_type=upload.content_type,
-            metadata={**upload.metadata, **_part_sizes(parts)},
-        )
-        try:
-            await self._engine.parts.staging.write(found.repo, upload.branch, [entry], condition=condition)
-        except PreconditionError:
-            standing = await self._engine.shown(found.repo, upload.branch, upload.path)
-            if standing is None or standing.address != upload.address:
-                raise
-            checksum = standing.checksum  # Staged before, and not noted.
-        try:
-            await self._note_completed(found, checksum)
-        except UnavailableError as error:
-            raise UnavailableError(
-                ErrorKind.OUTCOME_UNKNOWN, f"upload {upload.id} is staged: complete it again ({error})"
-            ) from error
-        return checksum
+        for attempt in range(SWAP_ATTEMPTS_MAX):
+            found = await self._find(of, writing=True)
+            try:
+                return await self._complete(found, wanted, condition)
+            except ConflictError as error:
+                if error.kind is not ErrorKind.VERSION_CHANGED:
+                    raise
+                # Another call completes or aborts it, too.
+                await back_off(attempt, clock=self._engine.parts.clock, ids=self._engine.parts.ids)
+        raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"upload {of.id} changes too often: try again")
 
     async def abort(self, of: UploadOf) -> None:
         """Give an upload up, and free its parts.
@@ -208,14 +206,18 @@ class PartUploads:
         Raises:
             NotFoundError: `UPLOAD_NOT_FOUND`.
         """
-        found = await self._open(of)
+        found = await self._find(of, writing=True)
+        if not found.upload.is_under_way:
+            raise upload_missing(of.id)
         await self._abort(found)
 
     async def parts(
         self, of: UploadOf, *, after_number: int = 0, amount: int
     ) -> tuple[PartUpload, list[UploadedPart], bool]:
         """Return an upload, some of its parts by number, and whether there are more."""
-        found = await self._open(of, writing=False)
+        found = await self._find(of, writing=False)
+        if not found.upload.is_under_way:
+            raise upload_missing(of.id)
         listed = [
             part for part in await self._parts_of(found.repo, found.upload.id) if part.number > after_number
         ]
@@ -226,7 +228,7 @@ class PartUploads:
         self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
         uploads = [found.upload for found in await self._all(repo)]
-        opened = [upload for upload in uploads if upload.state is PartUploadState.OPEN]
+        opened = [upload for upload in uploads if upload.is_under_way]
         return sorted(opened, key=lambda each: (f"{each.branch}/{each.path}", each.created_at, each.id))
 
     async def sweep(self, repo: Repository) -> int:
@@ -236,15 +238,17 @@ class PartUploads:
         for found in await self._all(repo):
             age = found.upload.created_at
             match found.upload.state:
-                case PartUploadState.OPEN if after(age, S3_UPLOAD_LIFETIME_SECONDS) >= now:
+                case PartUploadState.OPEN | PartUploadState.COMPLETING if (
+                    after(age, S3_UPLOAD_LIFETIME_SECONDS) >= now
+                ):
                     continue
-                case PartUploadState.COMPLETED if (
+                case PartUploadState.STAGING | PartUploadState.COMPLETED if (
                     after(age, S3_UPLOAD_LIFETIME_SECONDS + S3_COMPLETED_SECONDS) >= now
                     # The collector still has to know where a fresh object came from.
                     or after(found.upload.completed_at, 2 * self._engine.parts.lifetimes.grace_seconds) >= now
                 ):
                     continue
-                case PartUploadState.COMPLETED:
+                case PartUploadState.STAGING | PartUploadState.COMPLETED:
                     await self._remove(repo, found.upload.id)
                 case _:
                     await self._abort(found)
@@ -262,8 +266,8 @@ class PartUploads:
         await store.abort_upload(upload.address, upload.store_upload)
         await self._remove(found.repo, upload.id)
 
-    async def _open(self, of: UploadOf, *, writing: bool = True) -> _Found:
-        found = await self._find(of, writing=writing)
+    async def _open(self, of: UploadOf) -> _Found:
+        found = await self._find(of, writing=True)
         if found.upload.state is not PartUploadState.OPEN:
             raise upload_missing(of.id)
         return found
@@ -325,22 +329,90 @@ class PartUploads:
             raise upload_missing(found.upload.id) from error
         return kept
 
-    async def _note_completed(self, found: _Found, checksum: str) -> None:
-        completed = replace(
-            found.upload,
-            state=PartUploadState.COMPLETED,
+    async def _complete(
+        self, found: _Found, wanted: Sequence[tuple[int, str]], condition: Condition | None
+    ) -> str:
+        """Do what is left to do; `ConflictError` (`VERSION_CHANGED`) if another call did some of it meanwhile."""
+        match found.upload.state:
+            case PartUploadState.COMPLETED:
+                return found.upload.checksum
+            case PartUploadState.STAGING:
+                return await self._repeated(found)
+        parts = _chosen(wanted, await self._parts_of(found.repo, found.upload.id))
+        checksum = _etag(parts)
+        if found.upload.state is PartUploadState.OPEN:
+            found = await self._swapped(found, state=PartUploadState.COMPLETING, checksum=checksum)
+        elif found.upload.checksum != checksum:
+            raise InvalidInputError(
+                ErrorKind.INVALID_PART,
+                f"upload {found.upload.id} is being completed with other parts: repeat that call, or abort the upload",
+            )
+        upload = found.upload
+        await self._complete_in_store(found, parts)
+        entry = Entry(
+            path=upload.path,
+            address=upload.address,
             checksum=checksum,
-            completed_at=await self._engine.parts.kv.now(),
+            size_bytes=sum(part.size_bytes for part in parts),
+            mtime=await self._engine.parts.kv.now(),
+            content_type=upload.content_type,
+            metadata={**upload.metadata, **_part_sizes(parts)},
+        )
+        claimed = await self._swapped(
+            found,
+            state=PartUploadState.STAGING,
+            completed_at=entry.mtime,
+            claimed_by=self._engine.parts.ids.token(),
         )
         try:
-            await self._put(found.repo, completed, found.version)
+            await self._engine.parts.staging.write(found.repo, upload.branch, [entry], condition=condition)
+        except LakebedError as error:
+            if not is_unknown(error):
+                await self._take_back(claimed, to=upload)
+            raise
+        try:
+            await self._note_completed(claimed)
+        except UnavailableError as error:
+            raise UnavailableError(
+                ErrorKind.OUTCOME_UNKNOWN, f"upload {upload.id} is staged: complete it again ({error})"
+            ) from error
+        return checksum
+
+    async def _repeated(self, found: _Found) -> str:
+        """Answer for the call that claimed an upload: by the entry that stands."""
+        upload = found.upload
+        standing = await self._engine.shown(found.repo, upload.branch, upload.path)
+        if standing is not None and standing.address == upload.address:
+            await self._note_completed(found)
+            return upload.checksum
+        now = await self._engine.parts.kv.now()
+        require_settled(f"upload {upload.id} is being completed", upload.completed_at, now=now)
+        raise NotFoundError(
+            ErrorKind.UPLOAD_NOT_FOUND,
+            f"upload {upload.id} was completed by an earlier call, and {upload.path!r} does not show it: "
+            "begin a new upload and send the parts again",
+        )
+
+    async def _swapped(self, found: _Found, **changes: Any) -> _Found:
+        upload = replace(found.upload, **changes)
+        return _Found(found.repo, upload, await self._put(found.repo, upload, found.version))
+
+    async def _take_back(self, found: _Found, *, to: PartUpload) -> None:
+        # Best effort: what stays claimed costs the client another upload.
+        with suppress(ConflictError, UnavailableError):
+            await self._put(found.repo, to, found.version)
+
+    async def _note_completed(self, found: _Found) -> None:
+        now = await self._engine.parts.kv.now()
+        try:
+            await self._swapped(found, state=PartUploadState.COMPLETED, completed_at=now)
         except ConflictError:
-            return  # Somebody else completed it with the same parts.
+            return  # A repeat of the call has noted it.
         await self._remove_parts(found.repo, found.upload.id)
 
-    async def _complete_in_store(
-        self, store: ObjectStore, upload: PartUpload, parts: Sequence[UploadedPart]
-    ) -> None:
+    async def _complete_in_store(self, found: _Found, parts: Sequence[UploadedPart]) -> None:
+        upload = found.upload
+        store = await self._engine.store_of(found.repo)
         sent = [Part(part.number, ETag(part.store_etag), part.size_bytes) for part in parts]
         try:
             await store.complete_upload(upload.address, upload.store_upload, sent)
@@ -348,6 +420,10 @@ class PartUploads:
             made = await store.head(upload.address)
             if made is None:
                 raise
+        except InvalidInputError:
+            # The store made nothing: other parts may do.
+            await self._take_back(found, to=replace(upload, state=PartUploadState.OPEN, checksum=""))
+            raise
 
     async def _md5(self, store: ObjectStore, part: Part, entry: Entry, byte_range: ByteRange | None) -> str:
         """Return the MD5 of a part that the store has copied: told by the store, or known, or computed."""
@@ -371,9 +447,9 @@ class PartUploads:
         async for chunk in chunks:
             yield chunk
 
-    async def _put(self, repo: Repository, upload: PartUpload, expected: Version | Expect) -> None:
+    async def _put(self, repo: Repository, upload: PartUpload, expected: Version | Expect) -> Version:
         parts = self._engine.parts
-        await settled_swap(
+        return await settled_swap(
             parts.kv,
             repo.partition,
             _upload_key(upload.id),
@@ -420,6 +496,12 @@ def _chosen(wanted: Sequence[tuple[int, str]], kept: Sequence[UploadedPart]) -> 
                 f"part {part.number} has {part.size_bytes} bytes: all but the last have at least {S3_PART_BYTES_MIN}",
             )
     return chosen
+
+
+def _etag(parts: Sequence[UploadedPart]) -> str:
+    """Return the ETag of an object made of these parts: it tells one list of parts from another."""
+    md5s = b"".join(bytes.fromhex(part.md5) for part in parts)
+    return f"{hashlib.md5(md5s, usedforsecurity=False).hexdigest()}-{len(parts)}"
 
 
 def _part_sizes(parts: Sequence[UploadedPart]) -> dict[str, str]:

@@ -3,12 +3,12 @@
     1. receive   the file, on this machine's disk: nothing of it is trusted
     2. check     every row and statistic (`format.segment_check`)
     3. admit     every path (below the prefix that the caller may write to) and every address
-    4. store     the rows as a segment of our own, under a name of our own
-    5. append    it to the branch, by one swap
-    6. mark      the link tokens of its addresses used
+    4. claim     the link tokens of its addresses, for this call (see `link_tokens`)
+    5. store     the rows as a segment of our own, under a name of our own
+    6. append    it to the branch, by one swap
 
-A crash before 5 leaves a file that nobody refers to, and the cleaner takes it away. A crash before 6 leaves tokens
-open for entries that stand: see `link_tokens`.
+A crash before 5 leaves claimed tokens: a repeat of the same call counts on them. A crash before 6 leaves a file that
+nothing refers to, and the cleaner deletes it.
 
 What is stored is written anew and not what came: its dataset is named by the branch, which the caller does not know,
 and no file of somebody else's making is ever read again.
@@ -42,7 +42,7 @@ from lakebed.limits import (
     SEGMENT_FOLDERS_MAX,
     SEGMENT_LINKS_MAX,
 )
-from lakebed.model.ids import BranchName
+from lakebed.model.ids import BranchName, Nonce
 from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
 
@@ -91,14 +91,15 @@ class Segments:
         self._caller.require_all(Action.WRITE_OBJECT, object_arn(repo_name, prefix))
         engine = self._engine
         repo, name = await engine.target(repo_name, branch, force=force)
-        if not call:
+        is_repeatable = bool(call)
+        if not is_repeatable:
             # Nothing is sent for nothing. Who repeats a call may have taken the last place himself.
             call = engine.parts.ids.token()
             await engine.parts.staging.find_handed_in(repo, name, call)
         async with engine.spool.receive(data, bytes_max=SEGMENT_BYTES_MAX) as file, engine.spool.gate:
             block = await self._checked(repo, file)
             self._require(repo_name, prefix, block)
-            layer = await self._stage(repo, name, block, call=call)
+            layer = await self._stage(repo, name, block, call=call, is_repeatable=is_repeatable)
         return StagedSegment(id=layer.id, entries=layer.entries, tombstones=layer.tombstones)
 
     async def _checked(self, repo: Repository, file: FilePath) -> pa.Table:
@@ -121,7 +122,9 @@ class Segments:
             common = os.path.commonprefix([ends["min"].as_py(), ends["max"].as_py()])  # noqa: RUF071
             self._caller.require_all(Action.IMPORT_FROM_STORAGE, namespace_arn(common))
 
-    async def _stage(self, repo: Repository, name: BranchName, block: pa.Table, *, call: str) -> SegmentLayer:
+    async def _stage(
+        self, repo: Repository, name: BranchName, block: pa.Table, *, call: str, is_repeatable: bool
+    ) -> SegmentLayer:
         parts = self._engine.parts
         rows_hash = await parts.workers.run(changes_hash, block)
         # Not the call alone: another segment under the same id is another one.
@@ -131,13 +134,14 @@ class Segments:
             return known
         await self._admit_external(block)
         now = await parts.kv.now()
-        tokens = await self._given_out(repo, name, block)
-        tokens = await self._tokens.hold(repo, tokens, now=now)
-        layer = await parts.staging.hand_in(repo, name, block, call=call)
-        await self._tokens.mark_used(repo, tokens)
-        return layer
+        nonce = Nonce(call)
+        tokens = await self._given_out(repo, name, block, nonce)
+        async with self._tokens.claimed(repo, tokens, nonce, now=now, shared=is_repeatable):
+            return await parts.staging.hand_in(repo, name, block, call=call)
 
-    async def _given_out(self, repo: Repository, name: BranchName, block: pa.Table) -> list[FoundToken]:
+    async def _given_out(
+        self, repo: Repository, name: BranchName, block: pa.Table, nonce: Nonce
+    ) -> list[FoundToken]:
         inside = block.filter(pc.match_substring_regex(column(block, "address"), _GIVEN_OUT))
         if inside.num_rows > SEGMENT_LINKS_MAX:
             raise InvalidInputError(
@@ -146,7 +150,7 @@ class Segments:
             )
         # A loop over entries, since each has a token: as many as the limit lets through.
         columns = (inside.column(each).to_pylist() for each in ("key", "address", "checksum"))
-        return await self._tokens.find_all(repo, name, list(zip(*columns, strict=True)))
+        return await self._tokens.find_all(repo, name, list(zip(*columns, strict=True)), nonce=nonce)
 
     async def _admit_external(self, block: pa.Table) -> None:
         """Refuse addresses that may not be read, a folder at a time. Each is looked at again before it is read."""

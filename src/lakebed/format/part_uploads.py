@@ -26,6 +26,10 @@ class _CompletedUpload(_PartUpload):
     completed_at: Instant = Instant(0)
 
 
+class _ClaimedUpload(_CompletedUpload):
+    claimed_by: str = ""
+
+
 class _UploadedPart(Stored):
     number: int
     md5: str
@@ -34,9 +38,10 @@ class _UploadedPart(Stored):
     uploaded_at: Instant
 
 
-# What is not completed is written by the first, as it was before there was a time.
+# The last reads all three. An encoder leaves trailing fields out while they are empty, as older versions wrote them.
 _UPLOAD: Final = Codec[_PartUpload]("part upload", 1, _PartUpload)
 _COMPLETED: Final = Codec[_CompletedUpload]("part upload", 1, _CompletedUpload)
+_CLAIMED: Final = Codec[_ClaimedUpload]("part upload", 1, _ClaimedUpload)
 _PART: Final = Codec[_UploadedPart]("uploaded part", 1, _UploadedPart)
 
 
@@ -55,6 +60,8 @@ def encode_part_upload(upload: PartUpload) -> bytes:
         upload.state,
         upload.checksum,
     )
+    if upload.claimed_by:
+        return _CLAIMED.seal(_ClaimedUpload(*fields, upload.completed_at, upload.claimed_by))
     if upload.completed_at:
         return _COMPLETED.seal(_CompletedUpload(*fields, upload.completed_at))
     return _UPLOAD.seal(_PartUpload(*fields))
@@ -62,7 +69,7 @@ def encode_part_upload(upload: PartUpload) -> bytes:
 
 def decode_part_upload(data: bytes) -> PartUpload:
     """Return what `encode_part_upload` was given, or raise `CorruptError`."""
-    s = _COMPLETED.open(data)
+    s = _CLAIMED.open(data)
     return PartUpload(
         id=s.id,
         branch=s.branch,
@@ -76,6 +83,7 @@ def decode_part_upload(data: bytes) -> PartUpload:
         state=s.state,
         checksum=s.checksum,
         completed_at=s.completed_at,
+        claimed_by=s.claimed_by,
     )
 
 

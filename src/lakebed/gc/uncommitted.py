@@ -288,16 +288,18 @@ class UncommittedLists:
             raise CorruptError(ErrorKind.FILE_MISSING, f"what stash {stash.id} holds is not there")
 
     def _link(self, item: Item, started_at: Instant) -> str | None:
-        """Return an address that was given out, unless it expired or was used longer than a grace ago."""
+        """Return an address that was given out, used or not, unless its token expired longer than a grace ago.
+
+        A link claims the token before it stages its entry, which may take a while.
+        """
         token = decode_link(item.value)
-        last = token.expires_at if token.used_at is None else token.used_at
-        return link_address(item.key) if self._within_grace(last, started_at) else None
+        return link_address(item.key) if self._within_grace(token.expires_at, started_at) else None
 
     def _upload(self, item: Item, started_at: Instant) -> str | None:
         """Return where an upload in parts goes, unless it was aborted, or completed longer than a grace ago."""
         upload = decode_part_upload(item.value)
         match upload.state:
-            case PartUploadState.OPEN:
+            case PartUploadState.OPEN | PartUploadState.COMPLETING | PartUploadState.STAGING:
                 return upload.address
             case PartUploadState.COMPLETED if self._within_grace(upload.completed_at, started_at):
                 return upload.address

@@ -13,7 +13,10 @@ class LinkToken:
     path: str
     expires_at: Instant
     checksum: str = ""
-    """Of what was linked; empty until then."""
+    """Of the entry that was linked; empty until then."""
     used_at: Instant | None = None
+    """When a link claimed the token, before it staged its entry; None while the token is open."""
     upload: str = ""
     """The store's id of the multipart upload that writes the object; empty if it is written in one go."""
+    claimed_by: str = ""
+    """The nonce of the link that claimed the token: it alone may stage an entry. Empty in tokens of older versions."""

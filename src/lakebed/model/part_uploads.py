@@ -16,6 +16,11 @@ class PartUploadState(StrEnum):
     """How far an upload is. An aborted one only waits to be removed."""
 
     OPEN = "open"
+    """Takes parts."""
+    COMPLETING = "completing"
+    """Its list of parts is fixed; the store may have made the object."""
+    STAGING = "staging"
+    """A call has claimed it and stages the entry."""
     COMPLETED = "completed"
     ABORTED = "aborted"
 
@@ -37,9 +42,16 @@ class PartUpload:
     metadata: Mapping[str, str] = field(default_factory=dict)
     state: PartUploadState = PartUploadState.OPEN
     checksum: str = ""
-    """The ETag of the object, once it is completed."""
+    """The ETag of the object, from the moment its list of parts is fixed."""
     completed_at: Instant = Instant(0)
-    """When it was completed; 0 until then, or by an older lakebed."""
+    """When it was completed, or claimed by the call that stages it; 0 until then, or by an older lakebed."""
+    claimed_by: str = ""
+    """The nonce of the call that claimed it: it alone may stage the entry."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it can still be completed for the first time, or aborted."""
+        return self.state in (PartUploadState.OPEN, PartUploadState.COMPLETING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,11 +165,13 @@ async def test_an_address_that_was_given_out_is_listed_until_a_grace_after_it_ex
     assert await world.uncommitted() == {}
 
 
-async def test_an_address_that_was_linked_is_listed_as_given_out_for_a_grace(world: World) -> None:
+async def test_an_address_that_was_linked_is_listed_as_given_out_until_its_token_ends(world: World) -> None:
     issued = await world.lake.catalog.links.issue("lake", "main", "a")
     linked = Linked(address=issued.address, checksum="c", size_bytes=1, content_type="")
     await world.lake.catalog.links.link("lake", "main", "a", linked)
     address = issued.address.removeprefix(f"{world.lake.repo.namespace}/")
+    assert await world.uncommitted() == {address: {"row", "link"}}
+    world.clock.advance(LINK_LIFETIME_SECONDS)
     assert await world.uncommitted() == {address: {"row", "link"}}
     world.clock.advance(GRACE_SECONDS + 1)
     assert await world.uncommitted() == {address: {"row"}}

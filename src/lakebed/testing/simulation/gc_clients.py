@@ -106,7 +106,9 @@ class CollectedLake(Lake):
     manners: Manners = Manners()
     uploads: list[Upload] = field(default_factory=list)
     linked: list[tuple[Address, str]] = field(default_factory=list)
-    """Addresses that were linked, with the checksums."""
+    """Addresses that were linked, or may have been, with the checksums."""
+    completed: list[Upload] = field(default_factory=list)
+    """Uploads that were completed, or may have been."""
     rules: tuple[GcRules | None, ...] = (None, GcRules(default_days=0))
     clean: float = 0.4
     """How many of the runs start from nothing."""
@@ -271,24 +273,44 @@ class GcClient(Client):
             if too_late or (token is not None and token.used_at is not None):
                 raise LawBrokenError(f"{given} was linked after {token}")
             lake.world.met["linked"] += 1
+        if op.outcome is not Outcome.REFUSED:
             lake.linked.append((given, checksum))
         return op
 
     async def relink(self) -> Op | None:
-        """Link what was linked, as a client does that has lost the answer."""
+        """Link what was linked, or may have been, as a client does that has lost the answer."""
         lake = self.lake
         if not lake.linked:
             return None
         given, checksum = self.chance.pick(lake.linked[-5:])
         linked = Linked(address=given.address, checksum=checksum, size_bytes=1, content_type="text/plain")
-        token = self._token(given)
-        if token is None or token.used_at is None:
-            return None
 
         async def call() -> None:
             await Links(self.process.engine, SYSTEM).link(lake.repo.name, given.branch, given.path, linked)
 
-        return await self._ask("relink", call, branch=given.branch, path=given.path)
+        return await self._repeat("relink", given.branch, given.path, checksum, call)
+
+    async def recomplete(self) -> Op | None:
+        """Complete an upload that was completed, or may have been."""
+        lake = self.lake
+        if not lake.completed:
+            return None
+        upload = self.chance.pick(lake.completed[-5:])
+
+        async def call() -> None:
+            await PartUploads(self.process.engine, SYSTEM).complete(upload.of, upload.parts)
+
+        return await self._repeat("recomplete", upload.of.branch, upload.of.path, upload.checksum, call)
+
+    async def _repeat(
+        self, kind: str, branch: str, path: str, checksum: str, call: Callable[[], Awaitable[None]]
+    ) -> Op:
+        """Call again. What it stages counts as the first call's doing, which may do one thing and only once."""
+        first = self.lake.world.history.by_checksum[checksum]
+        op = await self._ask(kind, call, branch=branch, path=path)
+        if op.outcome is Outcome.DONE and not first.effects:
+            raise LawBrokenError(f"{op} was acknowledged, and {path} never got {checksum}")
+        return op
 
     def _token(self, given: Address) -> LinkToken | None:
         lake = self.lake
@@ -326,6 +348,8 @@ class GcClient(Client):
         op = await self._write(upload.of.branch, upload.of.path, upload.checksum, call)
         if op.outcome is Outcome.DONE:
             lake.world.met["upload completed"] += 1
+        if op.outcome is not Outcome.REFUSED:
+            lake.completed.append(upload)
         return op
 
     async def give_upload_up(self) -> Op | None:
@@ -488,6 +512,7 @@ GC_WORK: Mapping[str, Callable[[GcClient], Awaitable[object]]] = {
             GcClient.relink,
             GcClient.begin_upload,
             GcClient.complete_upload,
+            GcClient.recomplete,
             GcClient.give_upload_up,
             GcClient.restore_run,
             GcClient.copy,

@@ -217,14 +217,14 @@ class Reachability:
 
     def _open_links(self, now: Instant) -> set[str]:
         links = {k: decode_link(v) for k, v in self._records.items() if k.startswith(LINKS_PREFIX)}
-        return {
-            link_address(k) for k, token in links.items() if token.used_at is None and token.expires_at > now
-        }
+        # A used one, too: whoever claimed it may be about to stage its entry.
+        return {link_address(k) for k, token in links.items() if token.expires_at > now}
 
     def _open_uploads(self) -> set[str]:
         """Return where objects go that are being sent in parts: they are there before anything refers to them."""
         uploads = [decode_part_upload(v) for k, v in self._records.items() if k.startswith(UPLOADS_PREFIX)]
-        return {upload.address for upload in uploads if upload.state is PartUploadState.OPEN}
+        ended = (PartUploadState.COMPLETED, PartUploadState.ABORTED)
+        return {upload.address for upload in uploads if upload.state not in ended}
 
     def _protected(self) -> set[str]:
         """Return the tree files that somebody may still be about to name: of pending operations and of compactions."""
