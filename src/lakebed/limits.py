@@ -28,6 +28,9 @@ METADATA_BYTES_MAX = 16 * KIB
 # One page of an ordered scan: large enough that a round trip is noise, small enough to hold in memory.
 SCAN_PAGE_ITEMS = 10_000
 
+# Counting what a namespace holds ends after so long, with "at least": somebody waits for the answer.
+STORAGE_COUNT_SECONDS = 10.0
+
 # One page of an API listing, and what a client gets when it asks for nothing in particular.
 LIST_PAGE_MAX = 1000
 LIST_PAGE_DEFAULT = 100

@@ -7,7 +7,10 @@ import pytest
 from lakebed.auth.caller import Caller
 from lakebed.auth.decisions import Permissions
 from lakebed.auth.statements import StatementDocument
+from lakebed.env.clock import SystemClock, after
 from lakebed.errors import DeniedError
+from lakebed.limits import GRACE_SECONDS
+from lakebed.refs.leftovers import measure
 from lakebed.testing.asgi import AsgiClient
 from lakebed.testing.rest import Rest
 
@@ -82,3 +85,49 @@ async def test_nobody_else_can_have_a_repository_filled(rest: Rest) -> None:
     nobody = Caller(id="nobody", permissions=Permissions([], user="nobody"))
     with pytest.raises(DeniedError):
         await rest.app._services.sessions.of(nobody).samples.fill("lake")
+
+
+async def test_deleting_with_data_needs_the_permission_to_delete_bytes(rest: Rest) -> None:
+    await rest.lake.put("main", a="1")
+    client = await rest.user("super", "SuperUsers")
+    assert (await client("DELETE", "/repositories/lake", query={"with_data": "true"})).status == 401
+    assert (await client("GET", "/repositories/lake/storage")).status == 401
+    use = (await rest.admin("GET", "/repositories/lake/storage")).json()
+    assert use == {
+        "objects": 1,
+        "files": 1,
+        "bytes": use["bytes"],
+        "complete": True,
+        "grace_seconds": GRACE_SECONDS,
+    }
+    assert (await rest.admin("DELETE", "/repositories/lake", query={"with_data": "true"})).status == 204
+    store = await rest.lake.engine.store_of(rest.lake.repo)
+    await rest.lake.cleaner.clean_once(after(await rest.lake.kv.now(), 2 * GRACE_SECONDS))
+    assert [infos async for infos in store.list()] == []
+
+
+async def test_the_storage_of_a_repository_deleted_without_its_data_can_be_freed_later(rest: Rest) -> None:
+    await rest.lake.put("main", a="1")
+    store = await rest.lake.engine.store_of(rest.lake.repo)
+    assert (await rest.admin("DELETE", "/repositories/lake")).status == 204
+    body = {"storage_namespace": "mem://lake"}
+    too_soon = await rest.admin("POST", "/storage/purge", json=body)
+    assert too_soon.status == 400
+    assert "grace" in too_soon.message
+    await rest.lake.cleaner.clean_once(after(await rest.lake.kv.now(), 2 * GRACE_SECONDS))
+    assert (await rest.admin("POST", "/storage/purge", json={**body, "dry_run": True})).json()["objects"] == 1
+    assert (await rest.admin("POST", "/storage/purge", json=body)).json()["objects"] == 1
+    await rest.lake.cleaner.clean_once(after(await rest.lake.kv.now(), 2 * GRACE_SECONDS))
+    assert [infos async for infos in store.list()] == []
+
+
+async def test_counting_a_large_namespace_ends_with_at_least(rest: Rest) -> None:
+    await rest.lake.put("main", a="1")
+
+    class Slow(SystemClock):
+        def monotonic(self) -> float:
+            return super().monotonic() * 1e12
+
+    store = await rest.lake.engine.store_of(rest.lake.repo)
+    use = await measure(store, clock=Slow(), seconds=10)
+    assert (use.objects, use.files, use.complete) == (1, 0, False)

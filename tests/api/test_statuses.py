@@ -53,6 +53,7 @@ SUCCESS: dict[str, set[int]] = {
     "stageObjects": {204},
     "popStash": {200},
     "dropStash": {204},
+    "purgeStorage": {200},
     "pauseCompaction": {204},
     "resumeCompaction": {204},
     "raiseCompactionEpoch": {200},

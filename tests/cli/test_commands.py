@@ -295,6 +295,32 @@ def test_nothing_is_deleted_without_a_yes(run: Run, repo: Repo, monkeypatch: pyt
     assert repo.info().id == repo.name
 
 
+def test_data_goes_only_when_the_name_is_typed(
+    run: Run, repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    repo.branch("main").write("a", "12345")
+    for typed, ends_well in (("", False), ("yes", False), (f"{repo.name}x", False), (repo.name, True)):
+        answer = tmp_path / "typed"
+        answer.write_text(f"{typed}\n")
+        with answer.open() as stdin:
+            monkeypatch.setattr("sys.stdin", stdin)
+            said = run("repo", "delete", repo.name, "--with-data")
+        assert "1 objects and 1 files of its own" in said.errors, (
+            "what is lost is said before it is asked for"
+        )
+        assert (said.code == 0) == ends_well, said
+        assert "minutes" in said.text or not ends_well
+    assert run("repo", "show", repo.name).code == 3
+
+
+def test_a_place_is_purged_only_when_nobody_has_it(run: Run, repo: Repo) -> None:
+    place = repo.info().storage_namespace
+    said = run("repo", "purge", place, "--yes")
+    assert said.code != 0
+    assert "in use" in said.errors
+    assert repo.info().storage_namespace == place
+
+
 def test_every_command_has_help(run: Run) -> None:
     page = run("--help")
 

@@ -6,9 +6,10 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import namespace_arn, repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
-from lakebed.limits import LIST_PAGE_DEFAULT
+from lakebed.limits import LIST_PAGE_DEFAULT, STORAGE_COUNT_SECONDS
 from lakebed.model.ids import parse_branch_name, parse_repo_name
 from lakebed.model.repository import BranchProtection, Repository
+from lakebed.refs.leftovers import StorageUse, measure
 from lakebed.refs.listing import Listing
 
 
@@ -64,11 +65,28 @@ class Repositories:
             after = page.results[-1].name
 
     async def delete(self, name: str, *, delete_data: bool = False, force: bool = False) -> None:
-        """Delete a repository; its objects stay in the namespace unless `delete_data`."""
+        """Delete a repository; its objects stay in the namespace unless `delete_data`.
+
+        Bytes cannot be brought back, so deleting them also asks for what garbage collection asks for.
+        """
         self._caller.require(Action.DELETE_REPOSITORY, repository_arn(name))
+        if delete_data:
+            self._caller.require(Action.RUN_GC, repository_arn(name))
         repo = await self._engine.repo(name)
         require_writable(repo, force=force)
         await self._engine.repositories.delete(repo, delete_data=delete_data)
+
+    async def storage_use(self, name: str) -> StorageUse:
+        """Count what deleting a repository with its data would free; a large one is counted for a while only."""
+        self._caller.require(Action.RUN_GC, repository_arn(name))
+        store = await self._engine.store_of(await self._engine.repo(name))
+        return await measure(store, clock=self._engine.parts.clock, seconds=STORAGE_COUNT_SECONDS)
+
+    async def purge(self, namespace: str, *, dry_run: bool = False) -> StorageUse:
+        """Delete what a repository that was deleted without its data has left in a namespace."""
+        self._caller.require(Action.RUN_GC, repository_arn("*"))
+        self._caller.require(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(namespace))
+        return await self._engine.repositories.purge(namespace, dry_run=dry_run)
 
     async def metadata(self, name: str) -> Mapping[str, str]:
         """Return the repository's metadata."""

@@ -103,6 +103,16 @@ def confirm(question: str, *, yes: bool) -> None:
         typer.confirm(question, abort=True)
 
 
+def confirm_by_name(warning: str, name: str, *, yes: bool) -> None:
+    """Say what is lost for good, and end the command unless `name` is typed."""
+    if yes:
+        return
+    typer.echo(warning, err=True)
+    if typer.prompt(f"Type {name} to go on", err=True, default="", show_default=False) != name:
+        typer.echo("That is another name. Nothing was deleted.", err=True)
+        raise typer.Abort
+
+
 def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
     """Return `name=value` options as a mapping."""
     found: dict[str, str] = {}

@@ -11,6 +11,7 @@ from lakebed.cli.output import (
     LimitOption,
     YesOption,
     confirm,
+    confirm_by_name,
     moment,
     print_fields,
     print_json,
@@ -18,8 +19,10 @@ from lakebed.cli.output import (
     print_table,
     say,
     say_done,
+    size,
 )
 from lakebed.client.client import Client
+from lakebed.client.replies import StorageUse
 from lakebed.client.uri import parse_repo
 
 app = typer.Typer(help="Create, list and delete repositories, and set their rules.", no_args_is_help=True)
@@ -103,15 +106,62 @@ def delete(
     repo: RepoArgument,
     *,
     force: Annotated[bool, typer.Option(help="Delete a read-only one too.")] = False,
+    with_data: Annotated[
+        bool, typer.Option("--with-data", help="Delete its objects in storage too, for good.")
+    ] = False,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Delete a repository, its branches, tags and history. Objects stay in storage."""
+    """Delete a repository, its branches, tags and history. Objects stay in storage unless --with-data."""
     name = parse_repo(repo)
-    confirm(f"Delete repository {name} and its history?", yes=yes)
     with Client() as client:
-        client.repo(name).delete(force=force)
-    say_done("deleted {}", name, json=json, deleted=name)
+        handle = client.repo(name)
+        if not with_data:
+            confirm(f"Delete repository {name} and its history?", yes=yes)
+            handle.delete(force=force)
+            say_done("deleted {}; its objects stay in storage", name, json=json, deleted=name)
+            return
+        use = handle.storage_use()
+        warning = f"Repository {name}, its history and its data go for good: {_described(use)}."
+        confirm_by_name(warning, name, yes=yes)
+        handle.delete(force=force, with_data=True)
+    say_done("deleted {}; {}", name, _freed(use), json=json, deleted=name, freed=use)
+
+
+@app.command()
+def purge(
+    storage: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORAGE",
+            help="Where the repository lay, such as s3://bucket/prefix or local://name.",
+            show_default=False,
+        ),
+    ],
+    *,
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Free the storage of a repository that was deleted without its data.
+
+    Nothing happens if the place belongs to a repository, of this or of another installation, or if something lies there
+    that no repository has put there.
+    """
+    with Client() as client:
+        use = client.purge(storage, dry_run=True)
+        warning = f"What a deleted repository has left in {storage} goes for good: {_described(use)}."
+        confirm_by_name(warning, storage, yes=yes)
+        use = client.purge(storage)
+    say_done("purged {}; {}", storage, _freed(use), json=json, purged=storage, freed=use)
+
+
+def _described(use: StorageUse) -> str:
+    least = "" if use.complete else "at least "
+    return f"{least}{use.objects:,} objects and {use.files:,} files of its own, {least}{size(use.bytes)}"
+
+
+def _freed(use: StorageUse) -> str:
+    return f"{size(use.bytes)} are free in {use.grace_seconds / 60:.0f} minutes"
 
 
 # Last, so that they come last in the help.

@@ -5,9 +5,10 @@ from typing import Self
 
 from lakebed.client.auth import Auth
 from lakebed.client.config import ClientConfig, load_config
-from lakebed.client.replies import RepositoryInfo, ServerInfo
+from lakebed.client.replies import RepositoryInfo, ServerInfo, StorageUse
 from lakebed.client.repo import Repo
-from lakebed.client.transport import Transport
+from lakebed.client.transport import Transport, decode
+from lakebed.limits import CLIENT_HEAD_TIMEOUT_SECONDS
 
 
 class Client:
@@ -60,6 +61,14 @@ class Client:
         return self._transport.pages(
             RepositoryInfo, "repositories", query={"prefix": prefix or None}, limit=limit
         )
+
+    def purge(self, storage_namespace: str, *, dry_run: bool = False) -> StorageUse:
+        """Delete what a repository that was deleted without its data has left in a namespace, and return how much."""
+        body = {"storage_namespace": storage_namespace, "dry_run": dry_run}
+        answer = self._transport.post(
+            "storage", "purge", body=body, timeout_seconds=CLIENT_HEAD_TIMEOUT_SECONDS
+        )
+        return decode(answer, StorageUse)
 
     def repo(self, name: str) -> Repo:
         """Return a handle for a repository."""

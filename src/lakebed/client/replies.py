@@ -234,6 +234,18 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     storage_config: StorageConfig
 
 
+class StorageUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a namespace holds: users' objects, the engine's own files, the bytes of both."""
+
+    objects: int
+    files: int
+    bytes: int
+    complete: bool
+    """False if counting took too long: there is more."""
+    grace_seconds: float
+    """How long after a deletion it is freed."""
+
+
 class StashInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Changes of a branch, put aside."""
 

@@ -7,7 +7,7 @@ from lakebed.client.compaction import Compaction
 from lakebed.client.gc import GarbageCollection
 from lakebed.client.ref import Ref
 from lakebed.client.refs import Refs
-from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo, StashInfo
+from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo, StashInfo, StorageUse
 from lakebed.client.settings import Settings
 from lakebed.client.tag import Tag
 from lakebed.client.transport import Transport, decode
@@ -48,9 +48,16 @@ class Repo:
         query = {"bare": bare or None}
         return decode(self._transport.post("repositories", body=body, query=query), RepositoryInfo)
 
-    def delete(self, *, force: bool = False) -> None:
-        """Delete the repository; its objects stay in storage. `force` also takes a read-only one."""
-        self._transport.delete(*self._path(), query={"force": force or None})
+    def delete(self, *, force: bool = False, with_data: bool = False) -> None:
+        """Delete the repository. Its objects stay in storage, unless `with_data`: then they go for good after the grace.
+
+        `force` also takes a read-only one.
+        """
+        self._transport.delete(*self._path(), query={"force": force or None, "with_data": with_data or None})
+
+    def storage_use(self) -> StorageUse:
+        """Count what deleting the repository with its data would free."""
+        return self._transport.get(StorageUse, *self._path("storage"))
 
     def metadata(self) -> dict[str, str]:
         """Return the repository's metadata."""

@@ -66,6 +66,7 @@ from lakebed.refs.keys import (
     due_of,
     token_cleanup_key,
 )
+from lakebed.refs.leftovers import DATA_PREFIXES
 from lakebed.refs.owners import OpenStore, marker_key
 from lakebed.refs.pins import oldest_pin
 from lakebed.refs.repositories import Repositories, is_stale
@@ -76,8 +77,6 @@ from lakebed.refs.versioned import Versioned
 from lakebed.telemetry.log import get_logger
 
 log = get_logger(__name__)
-
-_DATA_PREFIXES = ("data/", "_lakebed/")
 
 
 @dataclass(slots=True)
@@ -263,7 +262,7 @@ class Cleaner:
         store = await self._open_store(entry.namespace)
         marker = marker_key(entry.uid)
         if entry.delete_data:
-            for prefix in _DATA_PREFIXES:
+            for prefix in DATA_PREFIXES:
                 async for infos in store.list(prefix):
                     if await store.head(marker) is None:
                         break

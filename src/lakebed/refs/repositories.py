@@ -15,6 +15,12 @@ Delete
     2. write the clean-up entry             the same; the entry is the same one again
     3. swap  to the tombstone               done; the cleaner works the entry off when it is due
 
+Purge: what a repository that was deleted without its data has left in a namespace
+    1. to 3. of a creation, where 3 allows data: the namespace belongs to nobody else, and everything below data/ is named as
+             only a repository names it
+    4. swap  deleting(uid, with its data), at exactly the version of 1; then 2 and 3 of a deletion
+    A crash before 4 leaves a claim that is given up, and deletes nothing. A dry run gives it up itself.
+
 1 before 3 of a creation: of two who want the same place at the same time, each has
 said so before it looks, so at least one sees the other. To give up a creation that
 is stale, the cleaner swaps its record to `deleting` first: either that or step 5
@@ -33,6 +39,7 @@ only after a grace period.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from hashlib import blake2b
 
 from lakebed.env.clock import SECOND, Clock, Instant, after
 from lakebed.env.ids import IdSource
@@ -80,6 +87,7 @@ from lakebed.refs.keys import (
     repo_key,
     repository_cleanup_key,
 )
+from lakebed.refs.leftovers import StorageUse, require_leftovers
 from lakebed.refs.listing import Listing
 from lakebed.refs.owners import OpenStore, marker_key, put_marker, require_unowned
 from lakebed.refs.scans import scan_records
@@ -193,7 +201,7 @@ class Repositories:
         )
         try:
             await put_marker(store, name, repo.uid)
-            await self._require_alone(repo)
+            await self._require_alone(repo.namespace, repo.uid, allow_data=repo.bare)
             await self._go_live(repo, claim.version, committer)
         except InvalidInputError:
             with suppress(LakebedError):  # What fails here is left to the cleaner, like after a crash.
@@ -236,6 +244,37 @@ class Repositories:
                 return
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise _unknown(repo.name) if sent else _contended(repo.name)
+
+    async def purge(self, namespace: str, *, dry_run: bool = False) -> StorageUse:
+        """Delete what is left in a namespace that no repository has, and return how much that is.
+
+        Raises:
+            AlreadyExistsError: `REPO_EXISTS`: it is being purged.
+            InvalidInputError: `NAMESPACE_IN_USE`; `INVALID_NAMESPACE`: it holds what no repository has put there, or nothing.
+        """
+        namespace = normalise_namespace(namespace)
+        store = await self._open_store(namespace)
+        claim = await self._claim(_purge_name(self._canonical(namespace)), namespace)
+        uid = claim.value.uid
+        try:
+            await put_marker(store, claim.value.name, uid)
+            await self._require_alone(namespace, uid, allow_data=True)
+            found = await require_leftovers(store, namespace, own=marker_key(uid))
+        except LakebedError as error:
+            with suppress(LakebedError):  # What fails here is left to the cleaner, like after a crash.
+                await self._withdraw(claim, store)
+            if error.kind is not ErrorKind.NAMESPACE_IN_USE:
+                raise
+            raise InvalidInputError(
+                ErrorKind.NAMESPACE_IN_USE,
+                f"{error}. To delete a repository with its data, use `lakebed repo delete --with-data`; one that was deleted "
+                "keeps its mark for the grace; one of a lost database is adopted first",
+            ) from error
+        if dry_run:
+            await self._withdraw(claim, store)
+        else:
+            await self._delete_once(claim.value, claim.version, delete_data=True)
+        return found
 
     async def give_up(self, claim: Versioned[CreatingRepository]) -> None:
         """End a creation that did not go live. Nothing happens if it did."""
@@ -297,18 +336,18 @@ class Repositories:
             return Versioned(claim, version)
         raise _contended(name)
 
-    async def _require_alone(self, repo: Repository) -> None:
-        place = self._canonical(repo.namespace)
+    async def _require_alone(self, namespace: str, uid: RepoUid, *, allow_data: bool) -> None:
+        place = self._canonical(namespace)
         async for found in self.scan():
             other = found.value
-            if isinstance(other, GoneRepository) or other.uid == repo.uid:
+            if isinstance(other, GoneRepository) or other.uid == uid:
                 continue
             if overlap(self._canonical(other.namespace), place):
                 raise InvalidInputError(
                     ErrorKind.NAMESPACE_IN_USE,
-                    f"namespace {repo.namespace} is in use: repository {other.name} has {other.namespace}",
+                    f"namespace {namespace} is in use: repository {other.name} has {other.namespace}",
                 )
-        await require_unowned(self._open_store, place, repo.uid, allow_data=repo.bare)
+        await require_unowned(self._open_store, place, uid, allow_data=allow_data)
 
     async def _go_live(self, repo: Repository, claimed: Version, committer: str) -> None:
         key = repo_key(repo.name)
@@ -414,6 +453,11 @@ class Repositories:
             clock=self._clock,
             ids=self._ids,
         )
+
+
+def _purge_name(place: str) -> RepoName:
+    """Return the name under which a place is purged: one at a time, and no more tombstones than places."""
+    return RepoName(f"purge-{blake2b(place.encode(), digest_size=16).hexdigest()}")
 
 
 def is_stale(claim: CreatingRepository, now: Instant) -> bool:

@@ -13,6 +13,7 @@ from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
 from lakebed.http.reply import Reply
 from lakebed.model.repository import Repository
+from lakebed.refs.leftovers import StorageUse
 
 operations = Operations("repositories")
 
@@ -55,6 +56,31 @@ class ForceQuery(msgspec.Struct):
     """`force` also changes a read-only repository."""
 
     force: bool = False
+
+
+class DeleteQuery(ForceQuery):
+    """`with_data` also deletes the objects, after the grace."""
+
+    with_data: bool = False
+
+
+class StorageUseBody(msgspec.Struct):
+    """What a namespace holds: users' `objects`, the engine's own `files`, the bytes of both; freed `grace_seconds`
+    after a deletion. Without `complete` there is more: counting took too long.
+    """
+
+    objects: int
+    files: int
+    bytes: int
+    complete: bool
+    grace_seconds: float
+
+
+class Purge(msgspec.Struct):
+    """A namespace of a repository that was deleted without its data. A dry run only counts."""
+
+    storage_namespace: str
+    dry_run: bool = False
 
 
 class MetadataSet(msgspec.Struct):
@@ -131,14 +157,55 @@ async def get_repository(call: Call) -> Reply:
     "DELETE",
     "/repositories/{repository}",
     "deleteRepository",
-    query=ForceQuery,
+    query=DeleteQuery,
     replies={204: None},
     permissions=on_repository(Action.DELETE_REPOSITORY),
 )
 async def delete_repository(call: Call) -> Reply:
-    """Delete a repository; its objects stay in storage."""
-    await call.session.repositories.delete(call.path["repository"], force=call.query(ForceQuery).force)
+    """Delete a repository; its objects stay in storage unless `with_data`, which also needs
+    `retention:RunGarbageCollection` on the repository.
+    """
+    query = call.query(DeleteQuery)
+    await call.session.repositories.delete(
+        call.path["repository"], delete_data=query.with_data, force=query.force
+    )
     return empty_reply(204)
+
+
+@operations.add(
+    "GET",
+    "/repositories/{repository}/storage",
+    "getRepositoryStorage",
+    replies={200: StorageUseBody},
+    permissions=on_repository(Action.RUN_GC),
+    tag="experimental",
+)
+async def get_storage(call: Call) -> Reply:
+    """Count what deleting a repository with its data would free."""
+    use = await call.session.repositories.storage_use(call.path["repository"])
+    return json_reply(200, _use(use, call))
+
+
+@operations.add(
+    "POST",
+    "/storage/purge",
+    "purgeStorage",
+    body=Purge,
+    replies={200: StorageUseBody},
+    permissions=(
+        Permission(action=Action.RUN_GC, resource="arn:lakefs:fs:::repository/*"),
+        Permission(
+            action=Action.ATTACH_STORAGE_NAMESPACE,
+            resource="arn:lakefs:fs:::namespace/{body.storage_namespace}",
+        ),
+    ),
+    tag="experimental",
+)
+async def purge_storage(call: Call) -> Reply:
+    """Delete what a repository that was deleted without its data has left in a namespace, after the grace."""
+    body = call.body(Purge)
+    use = await call.session.repositories.purge(body.storage_namespace, dry_run=body.dry_run)
+    return json_reply(200, _use(use, call))
 
 
 @operations.add(
@@ -181,6 +248,12 @@ async def delete_metadata(call: Call) -> Reply:
     """Remove metadata of a repository."""
     await call.session.repositories.delete_metadata(call.path["repository"], call.body(MetadataKeys).keys)
     return empty_reply(204)
+
+
+def _use(use: StorageUse, call: Call) -> StorageUseBody:
+    return StorageUseBody(
+        use.objects, use.files, use.size, use.complete, call.services.lifetimes.grace_seconds
+    )
 
 
 def _body(repo: Repository) -> RepositoryBody:

@@ -1,0 +1,32 @@
+"""A repository that is deleted with its data leaves nothing in its namespace, in a folder or in a bucket."""
+
+from lakebed.catalog.objects import Attributes
+from lakebed.env.clock import after
+from lakebed.limits import GRACE_SECONDS
+from lakebed.testing.lake import COMMIT
+from lakebed.testing.site import Site
+
+
+async def test_after_the_grace_nothing_is_left_of_a_repository_deleted_with_its_data(site: Site) -> None:
+    async with site.lake() as lake:
+        catalog, store = lake.catalog, await lake.engine.store_of(lake.repo)
+        await lake.put("main", **{f"small/{i}": "x" for i in range(30)})
+        await catalog.objects.upload("lake", "main", "large", bytes(200_000))
+        await catalog.commits.commit("lake", "main", COMMIT)
+        await lake.put("main", staged="x")
+        await catalog.stashes.create("lake", "main")
+        upload = await catalog.part_uploads.begin("lake", "main", "never", Attributes())
+        await store.put_part(upload.address, upload.store_upload, 1, bytes(5 << 20))
+        use = await catalog.repositories.storage_use("lake")
+        assert (use.objects, use.complete) == (32, True)
+        assert use.size > 200_000
+
+        await catalog.repositories.delete("lake", delete_data=True)
+        await lake.cleaner.clean_once()
+        assert [infos async for infos in store.list()], "a grace is a grace"
+        await lake.cleaner.clean_once(after(await lake.kv.now(), 2 * GRACE_SECONDS))
+
+        assert [info.key async for infos in store.list() for info in infos] == []
+        assert [page async for page in lake.kv.scan(lake.repo.partition)] == []
+        # The name and the place are free.
+        await catalog.repositories.create("lake", lake.repo.namespace)
