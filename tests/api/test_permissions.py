@@ -1,5 +1,7 @@
 """Who may do what: the table's word, compared with what the server does."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -115,6 +117,17 @@ async def test_before_set_up_only_health_and_set_up_are_open(rest: Rest) -> None
         "oauthCallback",
         "healthCheck",
     }
+
+
+async def test_nobody_is_told_whether_a_repository_exists(rest: Rest) -> None:
+    await _furnish(rest)
+    client = await rest.user("nobody")
+    asked = [each for each in SAMPLES if "repository" in each.path]
+    assert len(asked) > 80
+    for each in asked:
+        there = await each.send(client)
+        missing = await replace(each, path={**each.path, "repository": "lakf"}).send(client)
+        assert (there.status, there.body) == (missing.status, missing.body), each.operation.id
 
 
 def test_every_operation_on_a_repository_asks_for_a_permission() -> None:

@@ -63,6 +63,31 @@ async def test_a_merge_in_the_background_ends_with_its_commit_or_a_conflict(rest
     assert await rest.lake.show("main") == {"a": "one"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "query"),
+    [
+        ("import", "/branches/{}/import", {"id": "t1"}),
+        ("commit", "/branches/{}/commits/async/t1/status", {}),
+        ("merge", "/refs/main/merge/{}/async/t1/status", {}),
+    ],
+)
+async def test_a_task_is_shown_under_its_own_branch_only(
+    rest: Rest, kind: str, path: str, query: dict[str, str]
+) -> None:
+    now = await rest.lake.kv.now()
+    task = Task(
+        id=Nonce("t1"), kind=kind, state=TaskState.RUNNING, started_at=now, updated_at=now, branch="main"
+    )
+    key = task_key(task.id)
+    await rest.lake.kv.swap(rest.lake.repo.partition, key, encode_task(task), expected=Expect.ABSENT)
+    for branch, status in (("main", 200), ("other", 404)):
+        answer = await rest.admin("GET", REPO + path.format(branch), query=query)
+        assert answer.status == status, branch
+    if kind == "import":
+        assert (await rest.admin("DELETE", REPO + path.format("other"), query=query)).status == 404
+        assert (await rest.admin("DELETE", REPO + path.format("main"), query=query)).status == 204
+
+
 async def test_what_is_wrong_with_a_task_is_said_at_once(admin: AsgiClient) -> None:
     body = {"message": "x"}
     assert (await admin("POST", f"{REPO}/branches/none/commits/async", json=body)).status == 404

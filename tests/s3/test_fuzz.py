@@ -5,109 +5,24 @@ body. What was signed and is changed must be refused; what was not signed may be
 the answer is one of S3's, and nothing of a refused body can be seen.
 """
 
-import hashlib
 import random  # noqa: TID251  with a seed, so that a failure can be seen again
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 import pytest
-from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 
-from lakebed.auth.auth import build_auth
-from lakebed.catalog.session import Sessions
-from lakebed.env.clock import SystemClock
-from lakebed.env.ids import SystemIds
-from lakebed.env.work import InlineWorkers
-from lakebed.kv.drivers.memory import MemoryKV
-from lakebed.s3.app import S3App, S3Services
-from lakebed.s3.signatures.gate import Gate
-from lakebed.testing.lake import Lake, open_lake
+from lakebed.testing.rest import open_rest
+from tests.s3.site import Sent, Site, site_of
 
-HOST = "127.0.0.1:8000"
 ROUNDS = 400
 ALLOWED_5XX = 501
 
 
-@dataclass(slots=True)
-class Sent:
-    """A request as it goes over the wire."""
-
-    method: str
-    path: str
-    query: str
-    headers: list[tuple[str, str]]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    lake: Lake
-    app: S3App
-    credentials: Credentials
-
-    async def send(self, sent: Sent) -> tuple[int, bytes]:
-        scope = {
-            "type": "http",
-            "method": sent.method,
-            "path": sent.path,
-            "raw_path": sent.path.encode("utf-8", "surrogatepass"),
-            "query_string": sent.query.encode("utf-8", "surrogatepass"),
-            "headers": [
-                (name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace"))
-                for name, value in sent.headers
-            ],
-        }
-        answers: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": sent.body, "more_body": False}
-
-        async def send(message: Any) -> None:
-            answers.append(message)
-
-        await self.app(scope, receive, send)
-        return answers[0]["status"], b"".join(each.get("body", b"") for each in answers[1:])
-
-    def signed(self, method: str, target: str, body: bytes = b"", *, presigned: bool = False) -> Sent:
-        path, _, query = target.partition("?")
-        request = AWSRequest(
-            method, f"http://{HOST}{path}" + (f"?{query}" if query else ""), data=b"" if presigned else body
-        )
-        request.headers["host"] = HOST
-        if presigned:
-            S3SigV4QueryAuth(self.credentials, "s3", "us-east-1", expires=60).add_auth(request)
-        else:
-            request.headers["x-amz-content-sha256"] = hashlib.sha256(body).hexdigest()
-            request.headers["x-amz-meta-colour"] = "red"
-            S3SigV4Auth(self.credentials, "s3", "us-east-1").add_auth(request)
-        path, _, query = str(request.url).removeprefix(f"http://{HOST}").partition("?")
-        headers = [(name, value) for name, value in request.headers.items()]
-        if body:
-            headers.append(("content-length", str(len(body))))
-        return Sent(method, path, query, headers, body)
-
-
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    clock, ids = SystemClock(), SystemIds()
-    async with open_lake(MemoryKV(clock=clock), clock=clock, ids=ids) as lake:
-        auth = build_auth(lake.kv, key=b"a key that exists only in this test", clock=clock, ids=ids)
-        key = await auth.setup.set_up("admin")
-        services = S3Services(
-            sessions=Sessions(lake.engine).with_auth(auth),
-            gate=Gate(auth.authenticator, clock),
-            clock=clock,
-            workers=InlineWorkers(),
-            process="fuzz",
-            region="us-east-1",
-            domain="s3.test",
-        )
-        await lake.catalog.objects.upload("lake", "main", "there", b"0123456789")
-        yield Site(lake, S3App(services), Credentials(key.id, key.secret_access_key))
+    async with open_rest() as rest:
+        await rest.lake.catalog.objects.upload("lake", "main", "there", b"0123456789")
+        yield await site_of(rest)
 
 
 REQUESTS: list[tuple[str, str, bytes]] = [

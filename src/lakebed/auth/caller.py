@@ -40,6 +40,19 @@ class Caller:
         if not self.permissions.may(action, resource):
             raise DeniedError(ErrorKind.PERMISSION_DENIED, DENIED_TEXT)
 
+    def require_not_denied(self, action: str, resource: str) -> None:
+        """Raise `DeniedError` if a policy denies `action` to `resource`.
+
+        For operations that a permission on the branch allows: they need no other, but a denial counts.
+        """
+        if self.permissions.denies(action, resource):
+            raise DeniedError(ErrorKind.PERMISSION_DENIED, DENIED_TEXT)
+
+    def require_none_denied(self, action: str, prefix: str) -> None:
+        """As `require_not_denied`, for everything whose ARN begins with `prefix`."""
+        if self.permissions.denies_any(action, prefix):
+            raise DeniedError(ErrorKind.PERMISSION_DENIED, DENIED_TEXT)
+
     def require_all(self, action: str, prefix: str) -> None:
         """Raise `DeniedError` unless the caller may do `action` to everything whose ARN begins with `prefix`."""
         if not self.permissions.may_all(action, prefix):

@@ -50,9 +50,7 @@ class Permissions:
 
     def may(self, action: str, resource: str) -> bool:
         """Return whether the user may do `action` to `resource`."""
-        rule = self._rules.get(action)
-        if rule is None:
-            rule = self._rules[action] = self._compile(action)
+        rule = self._rule(action)
         if rule.settled is not None:
             return rule.settled
         return rule.denied.fullmatch(resource) is None and rule.allowed.fullmatch(resource) is not None
@@ -67,7 +65,15 @@ class Permissions:
             resource.endswith("*") and self._covers(resource, prefix)
             for resource in self._patterns(action, Effect.ALLOW)
         )
-        return allowed and not any(
+        return allowed and not self.denies_any(action, prefix)
+
+    def denies(self, action: str, resource: str) -> bool:
+        """Return whether a statement denies `action` to `resource`; whether one allows it does not matter."""
+        return self._rule(action).denied.fullmatch(resource) is not None
+
+    def denies_any(self, action: str, prefix: str) -> bool:
+        """Return whether a statement denies `action` to something whose ARN begins with `prefix`."""
+        return any(
             resource == EVERYTHING or arn_may_begin(resource, prefix, user=self._user)
             for resource in self._patterns(action, Effect.DENY)
         )
@@ -81,6 +87,12 @@ class Permissions:
                 if statement.effect is Effect.DENY and self._matches(statement, action, resource):
                     return Denied(f"policy {policy.id} denies {action} on {resource}")
         return Denied(f"no policy allows {action} on {resource}")
+
+    def _rule(self, action: str) -> "_Rule":
+        rule = self._rules.get(action)
+        if rule is None:
+            rule = self._rules[action] = self._compile(action)
+        return rule
 
     def _compile(self, action: str) -> "_Rule":
         denied = self._sources(action, Effect.DENY)

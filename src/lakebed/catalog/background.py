@@ -43,12 +43,12 @@ class Background:
             made = await Commits(self._engine, self._caller).commit(repo_name, branch, request, force=force)
             return {"commit_id": made.id}
 
-        return await self._tasks.start(repo, _COMMIT, work)
+        return await self._tasks.start(repo, _COMMIT, work, branch=name)
 
     async def commit_status(self, repo_name: str, branch: str, task_id: str) -> Task:
         """Return how a commit goes."""
         self._caller.require(Action.CREATE_COMMIT, branch_arn(repo_name, branch))
-        return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_COMMIT)
+        return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_COMMIT, branch=branch)
 
     async def start_merge(
         self, repo_name: str, source: str, dest: str, request: MergeRequest, *, force: bool = False
@@ -65,12 +65,12 @@ class Background:
             )
             return {"commit_id": merged.commit.id}
 
-        return await self._tasks.start(repo, _MERGE, work)
+        return await self._tasks.start(repo, _MERGE, work, branch=dest)
 
     async def merge_status(self, repo_name: str, dest: str, task_id: str) -> Task:
         """Return how a merge goes."""
         self._caller.require(Action.CREATE_COMMIT, branch_arn(repo_name, dest))
-        return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_MERGE)
+        return await self._tasks.get(await self._engine.repo(repo_name), task_id, kind=_MERGE, branch=dest)
 
     async def commit_of(self, repo_name: str, task: Task) -> Commit:
         """Return the commit that a task of this caller's has made."""

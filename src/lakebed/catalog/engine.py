@@ -105,7 +105,8 @@ class Engine:
 def _protected(name: BranchName, action: str) -> DeniedError:
     return DeniedError(
         ErrorKind.PROTECTED_BRANCH,
-        f"branch {name} is protected against {action.replace('_', ' ')}: write to another branch and merge it",
+        f"branch {name} is protected against {action.replace('_', ' ')}: write to another branch and merge it, "
+        "or remove the protection rule",
     )
 
 

@@ -174,7 +174,10 @@ class Objects:
             self._caller.require(Action.IMPORT_FROM_STORAGE, namespace_arn(entry.address))
         repo, name = await self._engine.target(repo_name, branch, force=force)
         for entry in entries:
-            await self._engine.external.check(entry.address)
+            source = await self._engine.external.resolve(entry.address)
+            if source.file is not None:
+                # Where symbolic links lead: a policy may name that place, and not this one.
+                self._caller.require(Action.IMPORT_FROM_STORAGE, namespace_arn(f"local://{source.file}"))
         await self._engine.parts.staging.write(repo, name, entries, condition=condition)
 
     async def delete(

@@ -6,6 +6,7 @@ from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.model.ids import Nonce
 from lakebed.model.stash import Stash
+from lakebed.refs.protection import STAGING_WRITE
 
 
 class Stashes:
@@ -19,7 +20,7 @@ class Stashes:
         """Put everything uncommitted on the branch aside."""
         self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
-        name = await self._engine.writable(repo, branch, action="staging_write", force=force)
+        name = await self._engine.writable(repo, branch, action=STAGING_WRITE, force=force)
         return await self._engine.stashes.stash(repo, name, message=message)
 
     async def list(self, repo_name: str) -> list[Stash]:
@@ -30,14 +31,16 @@ class Stashes:
     async def pop(
         self, repo_name: str, stash_id: str, *, into: str | None = None, force: bool = False
     ) -> Stash:
-        """Lay a stash over a branch: the one it came from unless `into` names another."""
-        self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, "*"))
+        """Lay a stash over a branch: the one it came from unless `into` names another.
+
+        A stash may hold changes and deletions of any path, so the caller needs the right to write and to delete them all.
+        """
+        self._caller.require_all(Action.WRITE_OBJECT, object_arn(repo_name, ""))
+        self._caller.require_all(Action.DELETE_OBJECT, object_arn(repo_name, ""))
         repo = await self._engine.repo(repo_name)
-        require_writable(repo, force=force)
-        branch = (
-            await self._engine.writable(repo, into, action="staging_write", force=force) if into else None
-        )
-        return await self._engine.stashes.pop(repo, Nonce(stash_id), into=branch)
+        branch = into or (await self._engine.stashes.get(repo, Nonce(stash_id))).branch
+        name = await self._engine.writable(repo, branch, action=STAGING_WRITE, force=force)
+        return await self._engine.stashes.pop(repo, Nonce(stash_id), into=name)
 
     async def drop(self, repo_name: str, stash_id: str, *, force: bool = False) -> Stash:
         """Give a stash up for good: like a reset, for changes that were put aside before."""

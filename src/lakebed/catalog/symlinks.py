@@ -28,7 +28,7 @@ class Symlinks:
     async def create(self, repo_name: str, branch: str, prefix: str) -> str:
         """Write the manifests of everything below `prefix` and return the folder they are in."""
         self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
-        self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, prefix))
+        self._caller.require_all(Action.WRITE_OBJECT, object_arn(repo_name, prefix))
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=False)
         name = parse_branch_name(branch)

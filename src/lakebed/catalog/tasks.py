@@ -13,7 +13,7 @@ from dataclasses import replace
 from lakebed.env.clock import after
 from lakebed.errors import ConflictError, ErrorKind, LakebedError, NotFoundError, UnavailableError
 from lakebed.format.tasks import decode_task, encode_task
-from lakebed.kv.port import Expect, Item, prefix_end
+from lakebed.kv.port import Expect, prefix_end
 from lakebed.limits import SWAP_ATTEMPTS_MAX, TASK_DEAD_SECONDS, TASK_LIFETIME_SECONDS
 from lakebed.model.ids import Nonce
 from lakebed.model.repository import Repository
@@ -39,8 +39,8 @@ class Tasks:
         self._parts = parts
         self._running: dict[Nonce, asyncio.Task[None]] = {}
 
-    async def start(self, repo: Repository, kind: str, work: Work) -> Task:
-        """Begin `work` in the background and return its record."""
+    async def start(self, repo: Repository, kind: str, work: Work, *, branch: str = "") -> Task:
+        """Begin `work` in the background and return its record. A task of a branch is shown under that branch only."""
         now = await self._parts.kv.now()
         task = Task(
             id=Nonce(self._parts.ids.token()),
@@ -48,6 +48,7 @@ class Tasks:
             state=TaskState.RUNNING,
             started_at=now,
             updated_at=now,
+            branch=branch,
         )
         await self._parts.kv.swap(
             repo.partition, task_key(task.id), encode_task(task), expected=Expect.ABSENT
@@ -55,13 +56,13 @@ class Tasks:
         self._running[task.id] = asyncio.create_task(self._run(repo, task, work))
         return task
 
-    async def get(self, repo: Repository, task_id: str, *, kind: str) -> Task:
+    async def get(self, repo: Repository, task_id: str, *, kind: str, branch: str = "") -> Task:
         """Return a task's record; one whose process died reads as failed.
 
         Raises:
             NotFoundError: `TASK_NOT_FOUND`.
         """
-        task, _ = await self._read(repo, task_id, kind=kind)
+        task = await self._read(repo, task_id, kind=kind, branch=branch)
         dead = after(task.updated_at, TASK_DEAD_SECONDS) < await self._parts.kv.now()
         if task.state is TaskState.RUNNING and dead:
             return replace(
@@ -72,13 +73,13 @@ class Tasks:
             )
         return task
 
-    async def cancel(self, repo: Repository, task_id: str, *, kind: str) -> None:
+    async def cancel(self, repo: Repository, task_id: str, *, kind: str, branch: str = "") -> None:
         """Ask a task to stop. It does so within a second or two, and leaves nothing visible behind.
 
         Raises:
             ConflictError: `TASK_COMPLETED`.
         """
-        known = await self.get(repo, task_id, kind=kind)
+        known = await self.get(repo, task_id, kind=kind, branch=branch)
         # The request would be taken for a sign of life of a task whose process died.
         if known.state is not TaskState.RUNNING or not await self._update(
             repo, Nonce(task_id), lambda task: replace(task, cancel=True)
@@ -176,9 +177,11 @@ class Tasks:
             return changed
         return None
 
-    async def _read(self, repo: Repository, task_id: str, *, kind: str) -> tuple[Task, Item]:
+    async def _read(self, repo: Repository, task_id: str, *, kind: str, branch: str) -> Task:
         item = await self._parts.kv.get(repo.partition, task_key(Nonce(task_id))) if task_id else None
         task = decode_task(item.value) if item is not None else None
-        if item is None or task is None or task.kind != kind:
-            raise NotFoundError(ErrorKind.TASK_NOT_FOUND, f"there is no {kind} {task_id!r} in {repo.name}")
-        return task, item
+        # Records of an older lakebed do not say which branch they are of.
+        if task is None or task.kind != kind or task.branch not in (branch, ""):
+            where = f"branch {branch} of {repo.name}" if branch else repo.name
+            raise NotFoundError(ErrorKind.TASK_NOT_FOUND, f"there is no {kind} {task_id!r} in {where}")
+        return task

@@ -21,30 +21,37 @@ class _Task(Stored):
     cancel: bool
 
 
+class _BranchTask(_Task):
+    branch: str = ""
+
+
+# The second reads both; what is of no branch is written by the first, as it was before tasks knew theirs.
 _TASK: Final = Codec[_Task]("task", 1, _Task)
+_BRANCH_TASK: Final = Codec[_BranchTask]("task", 1, _BranchTask)
 
 
 def encode_task(task: Task) -> bytes:
     """Return a task as its KV value."""
-    return _TASK.seal(
-        _Task(
-            task.id,
-            task.kind,
-            task.state,
-            task.started_at,
-            task.updated_at,
-            task.progress,
-            dict(task.result),
-            task.error,
-            task.error_kind,
-            task.cancel,
-        )
+    fields = (
+        task.id,
+        task.kind,
+        task.state,
+        task.started_at,
+        task.updated_at,
+        task.progress,
+        dict(task.result),
+        task.error,
+        task.error_kind,
+        task.cancel,
     )
+    if task.branch:
+        return _BRANCH_TASK.seal(_BranchTask(*fields, task.branch))
+    return _TASK.seal(_Task(*fields))
 
 
 def decode_task(data: bytes) -> Task:
     """Return what `encode_task` was given, or raise `CorruptError`."""
-    s = _TASK.open(data)
+    s = _BRANCH_TASK.open(data)
     return Task(
         id=s.id,
         kind=s.kind,
@@ -56,4 +63,5 @@ def decode_task(data: bytes) -> Task:
         error=s.error,
         error_kind=s.error_kind,
         cancel=s.cancel,
+        branch=s.branch,
     )

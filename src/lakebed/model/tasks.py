@@ -31,3 +31,5 @@ class Task:
     error: str = ""
     error_kind: str = ""
     cancel: bool = False
+    branch: str = ""
+    """The branch that it works on, if it is one."""

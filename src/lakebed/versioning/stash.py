@@ -115,6 +115,14 @@ class Stashes:
                     found.append(stash)
         return sorted(found, key=lambda stash: stash.at)
 
+    async def get(self, repo: Repository, stash_id: Nonce) -> Stash:
+        """Return the record of a stash, whatever its state.
+
+        Raises:
+            NotFoundError: `STASH_NOT_FOUND`.
+        """
+        return (await self._get(repo, stash_id))[0]
+
     async def pop(self, repo: Repository, stash_id: Nonce, *, into: BranchName | None = None) -> Stash:
         """Lay a stash over a branch (the one it came from, unless `into` says another), on top of what is staged.
 

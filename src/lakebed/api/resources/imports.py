@@ -5,11 +5,11 @@ from typing import Literal
 
 import msgspec
 
-from lakebed.api.arns import on_branch
+from lakebed.api.arns import on, on_branch
 from lakebed.api.call import Call
 from lakebed.api.commit_bodies import CommitBody, commit_body, request_of
 from lakebed.api.errors import ErrorBody
-from lakebed.api.operation import Operations, Permission
+from lakebed.api.operation import Operations
 from lakebed.api.reply import empty_reply, json_reply
 from lakebed.api.resources.commits import CommitCreation
 from lakebed.auth.actions import Action
@@ -67,10 +67,11 @@ class ImportStatus(msgspec.Struct, omit_defaults=True):
     body=ImportCreation,
     replies={202: ImportStarted},
     permissions=(
-        Permission(action=Action.IMPORT_FROM_STORAGE, resource="arn:lakefs:fs:::namespace/{body.paths.path}"),
-        Permission(
-            action=Action.WRITE_OBJECT,
-            resource="arn:lakefs:fs:::repository/{repository}/object/{body.paths.destination}",
+        *on("arn:lakefs:fs:::namespace/{body.paths.path}*", Action.IMPORT_FROM_STORAGE),
+        *on(
+            "arn:lakefs:fs:::repository/{repository}/object/{body.paths.destination}*",
+            Action.WRITE_OBJECT,
+            Action.DELETE_OBJECT,
         ),
         *on_branch(Action.CREATE_COMMIT),
     ),

@@ -146,7 +146,7 @@ async def create_commit_record(call: Call) -> Reply:
     replies={201: StorageUri},
     permissions=(
         *on_repository(Action.LIST_OBJECTS),
-        *on("arn:lakefs:fs:::repository/{repository}/object/{location}", Action.WRITE_OBJECT),
+        *on("arn:lakefs:fs:::repository/{repository}/object/{location}*", Action.WRITE_OBJECT),
     ),
     tag="internal",
 )

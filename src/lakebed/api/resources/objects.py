@@ -366,8 +366,13 @@ async def delete_objects(call: Call) -> Reply:
     repository, objects = call.path["repository"], call.session.objects
     paths = [path for path in call.body(PathList).paths if path]
     denied = [path for path in paths if not objects.may_delete(repository, path)]
-    allowed = [path for path in paths if path not in set(denied)] if denied else paths
-    await objects.delete(repository, call.path["branch"], allowed, force=call.query(BulkDeleteQuery).force)
+    refused = set(denied)
+    allowed = [path for path in paths if path not in refused]
+    if allowed:
+        # Only then: whether a repository exists is nobody's business who may delete nothing in it.
+        await objects.delete(
+            repository, call.path["branch"], allowed, force=call.query(BulkDeleteQuery).force
+        )
     status = STATUS[ErrorKind.PERMISSION_DENIED]
     return json_reply(200, ObjectErrorList([ObjectError(status, DENIED_TEXT, path) for path in denied]))
 

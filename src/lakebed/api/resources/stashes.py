@@ -82,7 +82,9 @@ async def list_stashes(call: Call) -> Reply:
     body=StashPop,
     body_required=False,
     replies={200: StashBody},
-    permissions=on("arn:lakefs:fs:::repository/{repository}/object/*", Action.WRITE_OBJECT),
+    permissions=on(
+        "arn:lakefs:fs:::repository/{repository}/object/*", Action.WRITE_OBJECT, Action.DELETE_OBJECT
+    ),
 )
 async def pop_stash(call: Call) -> Reply:
     """Lay a stash over a branch."""
