@@ -250,6 +250,42 @@ def test_what_is_shown_has_sources_and_no_secrets(tmp_path: Path) -> None:
     assert "hush" not in repr(shown)
 
 
+OWN_ADDRESSES = [
+    ({}, "http://127.0.0.1:8000", True),
+    ({}, "http://localhost:8000/", True),
+    ({}, "localhost:8000", True),
+    ({}, "http://127.0.0.1:9000", False),
+    ({}, "http://127.0.0.2:8000", False),
+    ({}, "https://s3.eu-central-1.amazonaws.com", False),
+    ({}, "http://no-such-host.invalid:8000", False),
+    ({}, "http://127.0.0.1:port", False),
+    ({"LAKEBED_LISTEN": "0.0.0.0:80"}, "http://127.0.0.1", True),
+    ({"LAKEBED_LISTEN": "[::]:8000"}, "http://[::1]:8000", True),
+    ({"LAKEBED_LISTEN": "0.0.0.0:8000"}, "http://192.0.2.1:8000", False),
+    ({"LAKEBED_S3_LISTEN": "127.0.0.1:9001"}, "http://127.0.0.1:9001", True),
+    ({"LAKEBED_S3_DOMAIN": "s3.lake.example"}, "https://books.S3.lake.example", True),
+    ({"LAKEBED_S3_DOMAIN": "s3.lake.example"}, "https://xs3.lake.example", False),
+]
+
+
+@pytest.mark.parametrize(("environment", "endpoint", "own"), OWN_ADDRESSES)
+def test_a_server_never_stores_into_itself(
+    tmp_path: Path, environment: dict[str, str], endpoint: str, own: bool
+) -> None:
+    aws = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hush"}
+    config = load(tmp_path, **environment, **aws)
+    given = (config.storage.s3_endpoint, config.storage.s3_access_key_id, config.storage.s3_secret_access_key)
+    assert given == ((None, None, None) if own else (endpoint, "id", "hush"))
+    assert set(config.ignored_variables) == (set(aws) if own else set())
+    explicit = {**environment, "LAKEBED_STORAGE_S3_ENDPOINT": endpoint}
+    if own:
+        assert "storage.s3.endpoint (from LAKEBED_STORAGE_S3_ENDPOINT) is this server's own" in refusal(
+            tmp_path, **explicit
+        )
+    else:
+        assert load(tmp_path, **explicit).storage.s3_endpoint == endpoint
+
+
 def test_what_must_be_shared_is_what_the_table_says(tmp_path: Path) -> None:
     config = load(tmp_path)
     shared = [each for each in SETTINGS.values() if each.shared]

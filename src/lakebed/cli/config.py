@@ -58,6 +58,8 @@ def _client(environment: Mapping[str, str]) -> dict[str, str]:
 def _print_part(part: Mapping[str, Any]) -> None:
     rows = [[f"  {each['name']}", each["value"], each["source"]] for each in part["settings"]]
     print_table(["  setting", "value", "from"], rows, empty="no settings")
+    for name in part["ignored_variables"]:
+        say("{} is ignored: the endpoint is this server's own address", name)
     for name, meant in part["unknown_variables"].items():
         say(
             "{} is set, and there is no such setting" + (": {} may be meant" if meant else ""),

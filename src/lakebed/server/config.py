@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -14,11 +14,9 @@ from lakebed.limits import CACHE_BYTES_DEFAULT, MAINTENANCE_SECONDS, SLICE_OBJEC
 from lakebed.model.auth import KeyPair
 from lakebed.model.lifetimes import Lifetimes
 from lakebed.objects.settings import StoreSettings
-from lakebed.server.effective import Effective, effective
+from lakebed.server.effective import LOOPBACK, Effective, effective, listen_address
 from lakebed.server.tls import Tls
 from lakebed.staging.appending import SegmentUse
-
-_LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ class Config:
     """The region that requests to the S3 endpoint are signed for; None means any."""
     threads: int = 4
     processes: int = 2
-    host: str = _LOOPBACK
+    host: str = LOOPBACK
     port: int = 8000
     tls: Tls | None = None
     workers: int = 2
@@ -73,6 +71,8 @@ class Config:
     slice_objects: int = SLICE_OBJECTS
     maintenance_seconds: float = MAINTENANCE_SECONDS
     shutdown_seconds: int = 30
+    ignored_variables: tuple[str, ...] = ()
+    """Variables of AWS's tools that name this server: they are for its clients."""
     log_level: int = logging.INFO
     log_json: bool = False
 
@@ -107,7 +107,7 @@ def load_config(
         InvalidInputError: `INVALID_CONFIG`: with the name of what is wrong, and what it can be.
     """
     given = effective(flags=flags, environment=environment, file=file)
-    host, port = _host_and_port(given["listen"])
+    host, port = listen_address(given["listen"])
     return Config(
         data=given["data"],
         kv_url=given["database"],
@@ -128,7 +128,7 @@ def load_config(
         installation_key=given["installation.key"],
         first_user=FirstUser(name=given["installation.user_name"], pair=_first_pair(given)),
         s3_domain=given["s3.domain"],
-        s3_listen=_host_and_port(given["s3.listen"]) if given["s3.listen"] else None,
+        s3_listen=listen_address(given["s3.listen"]) if given["s3.listen"] else None,
         s3_region=given["s3.region"],
         threads=given["threads"],
         processes=given["processes"],
@@ -139,7 +139,7 @@ def load_config(
         compaction=given["compaction"],
         compactor_jobs=given["compactor.jobs"],
         compaction_limits=_compaction_limits(given),
-        compactor_metrics=_host_and_port(given["compactor.metrics"]) if given["compactor.metrics"] else None,
+        compactor_metrics=listen_address(given["compactor.metrics"]) if given["compactor.metrics"] else None,
         lifetimes=Lifetimes(
             grace_seconds=given["grace_seconds"],
             link_seconds=given["links.lifetime_seconds"],
@@ -148,6 +148,7 @@ def load_config(
         slice_objects=given["slices.objects"],
         maintenance_seconds=given["maintenance.seconds"],
         shutdown_seconds=given["shutdown_seconds"],
+        ignored_variables=given.ignored,
         log_level=logging.getLevelNamesMapping()[given["log.level"].upper()],
         log_json=given["log.format"] == "json",
     )
@@ -167,11 +168,6 @@ def decode_config(text: str) -> Config:
 def _load(kind: type[Any], value: Any) -> Any:
     assert kind is Path, f"only paths need help, not {kind}"
     return Path(value)
-
-
-def _host_and_port(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    return host.strip("[]") or _LOOPBACK, int(port)
 
 
 def _first_pair(given: Effective) -> KeyPair | None:

@@ -28,5 +28,6 @@ def describe(environment: Mapping[str, str], *, data: str | None, file: Path | N
             }
             for name, setting in SETTINGS.items()
         ],
+        "ignored_variables": list(found.ignored),
         "unknown_variables": unknown_variables(list(environment)),
     }

@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.server.own_address import is_own_address
 from lakebed.server.settings import CONFIG_FILE_VARIABLE, SETTINGS, Setting, nearest_setting
 
 FILE_NAME: Final = "lakebed.toml"
 """Read from the data folder when no other file is named."""
 
 DEFAULT: Final = "default"
+LOOPBACK: Final = "127.0.0.1"
+
+_S3_ENDPOINT: Final = "storage.s3.endpoint"
+_OWN: Final = ("listen", "s3.listen", "s3.domain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Effective:
     """All settings, by name."""
 
     given: Mapping[str, Given]
+    ignored: tuple[str, ...] = ()
+    """Variables of other tools that are meant for clients of this server: they name the server itself."""
 
     def __getitem__(self, name: str) -> Any:
         return self.given[name].value
@@ -53,10 +60,36 @@ def effective(
     if named is None and "data" in written:
         raise _invalid(f"data cannot be set in {path}: that file was found by looking into the data folder")
     read = {**written, **given}
-    read = {**_from_others(environment, read), **read}
+    others = _from_others(environment, read)
+    ignored: tuple[str, ...] = ()
+    if _names_itself(others.get(_S3_ENDPOINT), read):
+        # All of them are: a key of this server opens no other.
+        ignored = tuple(sorted(each.source for each in others.values()))
+        others = {}
+    elif _names_itself(read.get(_S3_ENDPOINT), read):
+        raise _invalid(
+            f"{_S3_ENDPOINT} (from {read[_S3_ENDPOINT].source}) is this server's own address: it would store into itself. "
+            "Name the S3 server that holds the buckets"
+        )
+    read = {**others, **read}
     return Effective(
-        {name: read.get(name) or Given(setting.default, DEFAULT) for name, setting in SETTINGS.items()}
+        {name: read.get(name) or Given(setting.default, DEFAULT) for name, setting in SETTINGS.items()},
+        ignored,
     )
+
+
+def listen_address(listen: str) -> tuple[str, int]:
+    """Return the host and the port of HOST:PORT; no host means loopback."""
+    host, _, port = listen.rpartition(":")
+    return host.strip("[]") or LOOPBACK, int(port)
+
+
+def _names_itself(endpoint: Given | None, read: Mapping[str, Given]) -> bool:
+    if endpoint is None or not endpoint.value:
+        return False
+    given = {name: read[name].value if name in read else SETTINGS[name].default for name in _OWN}
+    listening = [listen_address(given[name]) for name in ("listen", "s3.listen") if given[name]]
+    return is_own_address(endpoint.value, listening, domain=given["s3.domain"])
 
 
 def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Given]:

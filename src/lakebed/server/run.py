@@ -72,6 +72,12 @@ def run(
         configure(level=loaded.log_level, json=loaded.log_json)
         for name, meant in unknown_variables(list(variables)).items():
             log.warning("unknown_variable", name=name, did_you_mean=meant)
+        if loaded.ignored_variables:
+            log.warning(
+                "variables_ignored",
+                names=",".join(loaded.ignored_variables),
+                reason="the endpoint is this server's own address: they are for its clients. Storage in S3 has settings of its own, storage.s3",
+            )
         folder = DataFolder.open(loaded.data)
         stack.callback(folder.close)
         asyncio.run(_first_start(loaded, folder, quickstart=quickstart, sample=sample))
