@@ -175,6 +175,7 @@ TABLE: Final[dict[str, Change | str]] = {
     "dropStash": NO_BRANCH,
     "deleteRepository": WHOLE,
     "DeleteBucket": WHOLE,
+    "purgeStorage": WHOLE,
     "restoreRefs": WHOLE,
     "restoreSubmit": WHOLE,
     "importCancel": NO_BRANCH,

@@ -99,6 +99,8 @@ USE_CASES: Final[dict[str, list[Tried] | str]] = {
     "repositories.get": REPOSITORY,
     "repositories.list": REPOSITORY,
     "repositories.delete": REPOSITORY,
+    "repositories.purge": REPOSITORY,
+    "repositories.storage_use": REPOSITORY,
     "repositories.metadata": REPOSITORY,
     "repositories.set_metadata": REPOSITORY,
     "repositories.delete_metadata": REPOSITORY,
