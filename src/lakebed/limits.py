@@ -372,6 +372,16 @@ STORE_BACKOFF_SECONDS = 0.1
 
 # A request body of JSON: ten thousand entries with long addresses fit, and it is held in memory whole.
 JSON_BODY_BYTES_MAX = 32 * MIB
+# Its commas and opening brackets, which bound the values in it. Decoding keeps the interpreter lock, so a thread would not
+# spare the event loop: this many values take about 40 ms and 30 MB at worst. Ten thousand entries with ten pairs of
+# metadata each fit.
+JSON_VALUES_MAX = 200_000
+# A body where no credentials are asked for: set-up with the longest secret is 2 KiB.
+ANONYMOUS_BODY_BYTES_MAX = 8 * KIB
+# JSON and XML bodies that one worker holds at a time: eight of the largest. The last quarter is kept for small bodies,
+# so that a few large ones do not shut out everybody else.
+BODIES_HELD_BYTES_MAX = 256 * MIB
+SMALL_BODY_BYTES_MAX = 64 * KIB
 
 # Part size of a streaming upload, and the read size of a streaming download.
 PART_BYTES = 8 * MIB
@@ -393,6 +403,15 @@ AUTH_CACHE_ITEMS = 10_000
 AUTH_RECHECK_SECONDS = 5.0
 # How long a login lasts: a week, as lakeFS has it.
 LOGIN_SECONDS = 7 * 24 * 3600
+# Sessions of one user that were ended before their time, each listed until it would have expired. If there are more, all
+# that were opened before the newest one left out end too.
+ENDED_SESSIONS_MAX = 64
+# Wrong secrets for one access key from one client before it has to wait, and the seconds in which so many are forgiven: no
+# person mistypes that often, and guessing a secret takes for ever.
+LOGIN_FAILURES_MAX = 10
+LOGIN_FAILURES_SECONDS = 60.0
+# Pairs of client and access key whose failures a worker remembers, about 200 bytes each.
+LOGIN_FAILURES_KEPT = 10_000
 # Changes of users, keys and policies that are remembered by nonce: more than can pass while one of them waits
 # to learn its outcome.
 AUTH_CHANGES_REMEMBERED = 64
@@ -467,6 +486,19 @@ HTTP_DRAIN_BYTES_MAX = 256 * KIB
 HTTP_JOIN_BYTES_MAX = 64 * KIB
 # Connections of one worker, about 10 KiB each when idle, and never more than half of its file descriptors.
 HTTP_CONNECTIONS_MAX = 10_000
+# Connections beyond those, which are told to come back and get some time to hear it: no more than a quarter of them either.
+HTTP_REFUSED_MAX = 64
+# A TLS handshake counts as a connection, and takes a few round trips.
+HTTP_TLS_SECONDS = 10.0
+# Requests that a client sends ahead: clients that do so at all send a few.
+HTTP_PIPELINE_MAX = 64
+# What one worker holds of requests whose heads are arriving, that wait for their turn, or whose bodies wait for the
+# application. At half of it, clients wait before they may send more; beyond it, a request whose body nobody has asked for
+# yet is refused, which is all that an anonymous client can send. An upload that was let in is refused at four times as much.
+HTTP_HELD_BYTES_MAX = 64 * MIB
+HTTP_HELD_UPLOADS_FACTOR = 4
+# A request of no more than this is not counted.
+HTTP_UNCOUNTED_BYTES = 8 * KIB
 # Connections that wait to be accepted; the kernel may allow fewer.
 HTTP_BACKLOG = 1024
 # A worker that died comes back at once, one that died young a little later each time.

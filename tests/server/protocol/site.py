@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs
 import uvloop
 
 from lakebed.env.clock import SystemClock
+from lakebed.limits import HTTP_HELD_BYTES_MAX
 from lakebed.server.http.acceptor import Acceptor
 from lakebed.server.http.app import Receive, Scope, Send
 from lakebed.server.http.balance import Balance
@@ -103,12 +105,12 @@ class Application:
         await send({"type": "http.response.body", "body": b"ok"})
 
     async def fail(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raise RuntimeError("planned")
+        raise RuntimeError(f"planned{1}")
 
     async def fail_late(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(LENGTH, b"100")]})
         await send({"type": "http.response.body", "body": b"begun", "more_body": True})
-        raise RuntimeError("planned")
+        raise RuntimeError(f"planned{1}")
 
     async def short(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(LENGTH, b"100")]})
@@ -127,6 +129,14 @@ class Application:
         self.seen.begun.set()
         await self.seen.go.wait()
         await self.echo(scope, receive, send)
+
+    async def sip(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take the beginning of the body, and the rest when the test says so."""
+        first = (await receive())["body"]
+        self.seen.begun.set()
+        await self.seen.go.wait()
+        rest = await self._whole(receive)
+        await reply(send, 200, b"%d" % (len(first) + len(rest or b"")))
 
     async def upload(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._whole(receive)
@@ -254,7 +264,9 @@ def answers(data: bytes, *, methods: list[str] | None = None) -> list[Answer]:
 
 
 @contextmanager
-def running_site(*, limit: int = 1000) -> Iterator[Site]:
+def running_site(
+    *, limit: int = 1000, held_bytes_max: int = HTTP_HELD_BYTES_MAX, tls: ssl.SSLContext | None = None
+) -> Iterator[Site]:
     """Serve an application until the block ends."""
     started = threading.Event()
     made: list[Site] = []
@@ -263,9 +275,11 @@ def running_site(*, limit: int = 1000) -> Iterator[Site]:
     async def serve() -> None:
         listening = bound("127.0.0.1", 0)
         clock = JumpingClock()
-        connections = Connections(clock, RequestIds("test"), Balance([0]), limit=limit)
+        connections = Connections(
+            clock, RequestIds("test"), Balance([0]), limit=limit, held_bytes_max=held_bytes_max
+        )
         app = Application()
-        acceptor = Acceptor(listening, app, connections)
+        acceptor = Acceptor(listening, app, connections, tls=tls)
         acceptor.start()
         stop.append(asyncio.Event())
         made.append(Site(app, listening.getsockname()[1], asyncio.get_running_loop(), connections, clock))

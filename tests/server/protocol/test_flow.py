@@ -40,14 +40,30 @@ def sent_until_stuck(client: socket.socket) -> int:
 
 def test_an_upload_waits_for_the_application_and_not_in_our_memory(site: Site) -> None:
     with site.connect() as client:
-        client.sendall(b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n")
+        client.sendall(b"POST /sip HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\nbegin")
         assert site.app.seen.begun.wait(20)
-        sent = sent_until_stuck(client)
+        sent = 5 + sent_until_stuck(client)
         assert sent < 100 * MIB
         (connection,) = site.connections._members
         waiting = connection._current.waiting_bytes
         assert HTTP_BODY_WAITING_BYTES < waiting <= 2 * HTTP_BODY_WAITING_BYTES
         # The rest of what was sent is in the kernel's buffers.
+        site.call(site.app.seen.go.set)
+        client.sendall(b"x" * (50_000_000 - sent))
+        client.shutdown(socket.SHUT_WR)
+        (answer,) = answers(read_all(client))
+        assert answer.body == b"50000000"
+        until(lambda: site.connections.held_bytes == 0, "nothing is held any more")
+
+
+def test_nothing_more_of_a_body_is_read_before_the_application_asks_for_it(site: Site) -> None:
+    with site.connect() as client:
+        client.sendall(b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n")
+        assert site.app.seen.begun.wait(20)
+        sent = sent_until_stuck(client)
+        assert sent < 100 * MIB
+        (connection,) = site.connections._members
+        assert connection._current.waiting_bytes == 0
         site.call(site.app.seen.go.set)
         client.sendall(b"x" * (50_000_000 - sent))
         client.shutdown(socket.SHUT_WR)

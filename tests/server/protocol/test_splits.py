@@ -39,6 +39,9 @@ class Wire:
         assert self.paused
         self.paused = False
 
+    def get_extra_info(self, name: str) -> None:
+        return None
+
     def can_write_eof(self) -> bool:
         return False
 

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from lakebed.limits import HTTP_HEAD_SECONDS
+from lakebed.limits import HTTP_TLS_SECONDS
 from lakebed.server.http.app import App
 from lakebed.server.http.connections import Connections
 from lakebed.server.http.protocol import Connection
@@ -76,8 +76,12 @@ class Acceptor:
             log.warning("cannot_accept", error=str(error))
             self._pause(_NO_DESCRIPTOR_SECONDS, self.start)
             return
+        if self._tls is not None and self._connections.is_full:
+            client.close()  # To say why would take a handshake.
+            return
         client.settimeout(0)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections.opening += 1
         opening = self._connections.loop.create_task(self._open(client))
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
@@ -93,10 +97,12 @@ class Acceptor:
                 lambda: Connection(self._app, self._connections),
                 client,
                 ssl=self._tls,
-                ssl_handshake_timeout=HTTP_HEAD_SECONDS if self._tls else None,
+                ssl_handshake_timeout=HTTP_TLS_SECONDS if self._tls else None,
                 ssl_shutdown_timeout=_TLS_GOODBYE_SECONDS if self._tls else None,
             )
         except OSError as error:
             # Not TLS, or not one that we speak, or gone: nobody to tell.
             log.debug("no_connection", error=str(error))
             client.close()
+        finally:
+            self._connections.opening -= 1

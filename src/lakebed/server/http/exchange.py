@@ -7,12 +7,12 @@ so that whoever is refused need not send anything.
 
 import asyncio
 from collections.abc import Mapping
-from traceback import format_exception
 from typing import Final, Protocol
 
 from lakebed.limits import HTTP_BODY_WAITING_BYTES, HTTP_DRAIN_BYTES_MAX, HTTP_JOIN_BYTES_MAX
 from lakebed.server.http.app import App, ClientGoneError, Message, Scope
 from lakebed.server.http.reply_head import add_fields, status_line
+from lakebed.telemetry.failures import failure_fields
 from lakebed.telemetry.log import get_logger
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -48,6 +48,7 @@ class Line(Protocol):
     async def more_body(self) -> None: ...
     async def hang_up(self) -> None: ...
     def read_on(self) -> None: ...
+    def taken(self) -> None: ...
     def finished(self, exchange: "Exchange") -> None: ...
     def request_id(self, scope: Scope) -> str: ...
 
@@ -63,6 +64,10 @@ class Exchange:
     begun = False
     answered = False
     waiting_bytes = 0
+    head_bytes = 0
+    """What the head takes, if it is large."""
+    asked = False
+    """Whether the application wants the body."""
     task: asyncio.Task[None] | None = None
     _chunks: list[bytes] | None = None
     _continued = False
@@ -100,6 +105,13 @@ class Exchange:
                 self._fail(None)
         self._line.finished(self)
 
+    def drop(self) -> None:
+        """Let go of what waits: the application hears that the rest never comes."""
+        self._chunks = None
+        self.waiting_bytes = self.head_bytes = 0
+        self.complete = False
+        self.cut_off = True
+
     def feed(self, data: bytes) -> bool:
         """Take a piece of the body; return whether enough of it waits."""
         if self._chunks is None:
@@ -111,6 +123,7 @@ class Exchange:
 
     async def receive(self) -> Message:
         """Return what has arrived of the body, or that the client is gone."""
+        self.asked = True
         if self._taken:
             await self._line.hang_up()
             return _DISCONNECT
@@ -125,6 +138,7 @@ class Exchange:
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         self._chunks = None
         self.waiting_bytes = 0
+        self._line.taken()
         if self.complete:
             self._taken = True
         else:
@@ -238,7 +252,7 @@ class Exchange:
             request_id=request_id,
             method=self.scope["method"],
             path=self.scope["raw_path"].decode("latin-1"),
-            exception="".join(format_exception(error)) if error else "ended without a reply",
+            **(failure_fields(error) if error else {"error": "ended without a reply"}),
         )
         self.keep_alive = False
         if self._line.gone or self.begun:

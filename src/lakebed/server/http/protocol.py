@@ -5,6 +5,9 @@ checks that it leaves to us are in `on_headers_complete`. One request is answere
 those that a client sends ahead wait, and while any do, nothing more is read.
 
 Every wait for the client has an end (`deadline`), except while the application works.
+
+Until the application asks for a body, no more of it is read than came with the head. What is held of a request that
+waits (`_account`) counts for the worker, which refuses requests rather than hold too much.
 """
 
 import asyncio
@@ -20,16 +23,20 @@ from lakebed.limits import (
     HTTP_HEAD_SECONDS,
     HTTP_IDLE_SECONDS,
     HTTP_LINGER_SECONDS,
+    HTTP_PIPELINE_MAX,
     HTTP_STALL_SECONDS,
     HTTP_TARGET_BYTES_MAX,
+    HTTP_UNCOUNTED_BYTES,
 )
 from lakebed.server.http.app import App, Scope
 from lakebed.server.http.connections import Connections
 from lakebed.server.http.exchange import Exchange
 from lakebed.server.http.refusal import (
     HEAD_TOO_LARGE,
+    HELD_TOO_MUCH,
     TARGET_TOO_LONG,
     TOO_MANY,
+    TOO_MANY_AHEAD,
     TOO_MUCH,
     TOO_SLOW,
     TRAILER_TOO_LARGE,
@@ -45,6 +52,8 @@ _FRAMING: Final = (b"content-length", b"transfer-encoding")
 _NEVER: Final = float("inf")
 # The bytes that each field adds to its name and its value.
 _FIELD_BYTES: Final = 4
+# What a request that waits for its turn takes beside its bytes.
+_QUEUED_BYTES: Final = 2048
 
 
 class Connection(asyncio.Protocol):
@@ -83,6 +92,9 @@ class Connection(asyncio.Protocol):
     """What says how long its body is."""
     _silent_bytes = 0
     _drained_bytes = 0
+    _held_bytes = 0
+    """What the worker counts for this connection."""
+    _peer: tuple[str, int] | None = None
 
     def __init__(self, app: App, connections: Connections) -> None:
         self._app = app
@@ -97,6 +109,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
         self.transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self._peer = (peer[0], peer[1]) if peer else None
         if not self._connections.join(self):
             self._refuse(TOO_MANY)
 
@@ -104,6 +118,7 @@ class Connection(asyncio.Protocol):
         self._ended = True
         self._connections.leave(self)
         self._break_off()
+        self._hold(0)
         # The parser holds on to us: without this, every connection would be garbage for the collector of cycles.
         del self._parser
 
@@ -122,6 +137,8 @@ class Connection(asyncio.Protocol):
                 self._wait_for_head()
             elif self._incomplete is not None:
                 self._wait_for_body()
+            elif self._held_bytes or self._queue or self._feed_bytes > HTTP_UNCOUNTED_BYTES:
+                self._account()
 
     def eof_received(self) -> bool:
         """Answer what has been asked by a client that only stops sending."""
@@ -165,8 +182,11 @@ class Connection(asyncio.Protocol):
             "query_string": query,
             "headers": headers,
             "named": named,
+            "client": self._peer,
         }
         exchange = Exchange(self, scope, parser.should_keep_alive(), version == "1.1", named)
+        if self._head_bytes + self._feed_bytes > HTTP_UNCOUNTED_BYTES:
+            exchange.head_bytes = _head_size(headers, target)
         if parser.should_upgrade():
             if method == b"CONNECT":
                 raise bad("this is no proxy")
@@ -180,6 +200,9 @@ class Connection(asyncio.Protocol):
         if self._current is None:
             self._begin(exchange)
         else:
+            if len(self._queue) >= HTTP_PIPELINE_MAX:
+                self._incomplete = None
+                raise RefusedError(TOO_MANY_AHEAD)
             self._queue.append(exchange)
             self._pause()
 
@@ -192,7 +215,7 @@ class Connection(asyncio.Protocol):
             if self._drained_bytes > HTTP_DRAIN_BYTES_MAX:
                 self._close()
                 raise RefusedError(TOO_MUCH)
-        elif exchange.feed(data):
+        elif exchange.feed(data) or self._connections.is_pressed:
             self._pause()
         self._wake_reader()
 
@@ -247,12 +270,19 @@ class Connection(asyncio.Protocol):
             self._reading = True
             self.transport.resume_reading()
 
+    def taken(self) -> None:
+        """Count anew, because the application has taken what waited."""
+        if self._held_bytes:
+            self._account()
+
     def request_id(self, scope: Scope) -> str:
         return self._connections.request_ids.of(dict(scope["headers"]))
 
     def finished(self, exchange: Exchange) -> None:
         """Go on with what comes next: the rest of this body, another request, or the end."""
         self._current = None
+        if self._held_bytes:
+            self._account()
         if self.gone or self._lingering:
             return
         if exchange.cut_off and exchange.begun and not exchange.answered:
@@ -341,12 +371,43 @@ class Connection(asyncio.Protocol):
         self._head_bytes += self._feed_bytes
         if self._head_bytes - self._begin_bytes > HTTP_HEAD_BYTES_MAX:
             self._refuse(HEAD_TOO_LARGE)
+        self._account()
 
     def _wait_for_body(self) -> None:
         """Bound what the parser keeps of a trailer; `on_body` begins to count anew."""
         self._silent_bytes += self._feed_bytes
         if self._silent_bytes > HTTP_HEAD_BYTES_MAX + self._feed_bytes:
             self._refuse(TRAILER_TOO_LARGE)
+        elif self._incomplete is not None and not (self._incomplete.asked or self._incomplete.answered):
+            self._pause()
+        self._account()
+
+    def _account(self) -> None:
+        """Count what is held of requests that wait; refuse them if it is too much for the worker."""
+        # What came last may be body, which is counted as such.
+        size = self._head_bytes + max(0, self._silent_bytes - self._feed_bytes)
+        current = self._current
+        if current is not None:
+            size += current.waiting_bytes + current.head_bytes
+        for each in self._queue:
+            size += each.waiting_bytes + each.head_bytes + _QUEUED_BYTES
+        self._hold(size)
+        let_in = current is not None and current.asked
+        if size and not self._ended and self._connections.holds_too_much(let_in=let_in):
+            for each in self._queue:
+                each.drop()
+            self._queue.clear()
+            if current is not None:
+                current.drop()
+                self._incomplete = current
+            self._target, self._headers = b"", []
+            self._head_bytes = self._silent_bytes = 0
+            self._hold(0)
+            self._refuse(HELD_TOO_MUCH)
+
+    def _hold(self, size: int) -> None:
+        self._connections.held_bytes += size - self._held_bytes
+        self._held_bytes = size
 
     def _work_on(self) -> None:
         if not (self.gone or self._lingering):
@@ -450,6 +511,9 @@ def _check_repeated(headers: list[tuple[bytes, bytes]]) -> None:
 
 def _check_size(headers: list[tuple[bytes, bytes]], target: bytes) -> None:
     """Add the head up: what was fed since it began may hold other things."""
-    size = sum([len(name) + len(value) + _FIELD_BYTES for name, value in headers])
-    if size + len(target) > HTTP_HEAD_BYTES_MAX:
+    if _head_size(headers, target) > HTTP_HEAD_BYTES_MAX:
         raise RefusedError(HEAD_TOO_LARGE)
+
+
+def _head_size(headers: list[tuple[bytes, bytes]], target: bytes) -> int:
+    return sum([len(name) + len(value) + _FIELD_BYTES for name, value in headers]) + len(target)
