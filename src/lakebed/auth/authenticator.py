@@ -13,6 +13,10 @@ into the memory was read, entirely, at the generation it is filed under.
 A credential that fails is never remembered, and always fails in the same words. An
 unknown access key takes the same steps as a wrong secret.
 
+A client that presents wrong secrets for one access key has to wait (`Throttle`). A session that was
+ended is remembered until its token expires (`sessions`); ending one is a change like any other, so
+every process hears of it by the generation.
+
 A signature proves that somebody knows a secret without sending it, so the secrets of
 access keys that sign are remembered too, in the clear, under the same rule, and nowhere
 else.
@@ -28,14 +32,17 @@ from lakebed.auth.caller import Caller, unauthenticated
 from lakebed.auth.chance import new_secret, random_bytes
 from lakebed.auth.decisions import Permissions
 from lakebed.auth.keyring import Keyring
-from lakebed.auth.keys import AUTH_PARTITION, GENERATION_KEY
-from lakebed.auth.lookup import effective_policies, find_access_key, find_user
-from lakebed.auth.records import NEVER, AuthRecords, View
+from lakebed.auth.keys import AUTH_PARTITION, GENERATION_KEY, sessions_key
+from lakebed.auth.lookup import effective_policies, find_access_key, find_ended_sessions, find_user
+from lakebed.auth.records import NEVER, AuthRecords, Change, View
 from lakebed.auth.secret import Secret, Signer
+from lakebed.auth.sessions import has_ended, with_ended
+from lakebed.auth.throttle import Throttle, network_of
 from lakebed.auth.tokens import Session, Tokens
 from lakebed.env.clock import Clock, Instant
 from lakebed.env.ids import IdSource
-from lakebed.format.auth_records import decode_access_key, encode_access_key
+from lakebed.errors import DeniedError
+from lakebed.format.auth_records import decode_access_key, encode_access_key, encode_ended_sessions
 from lakebed.kv.port import Version
 from lakebed.limits import AUTH_CACHE_ITEMS, AUTH_RECHECK_SECONDS
 from lakebed.model.auth import AccessKey, AccessKeyId, Gone, Incarnation, User, UserId, is_auth_id
@@ -55,6 +62,7 @@ class Authenticator:
         self._keyring = keyring
         self._tokens = tokens
         self._clock = clock
+        self._throttle = Throttle(clock)
         self._embedded = not records.kv.capabilities.engine_time
         self._keyed = hashlib.blake2b(digest_size=32, key=random_bytes(ids, 64))
         self._decoy = encode_access_key(_new_decoy(keyring, ids))
@@ -64,14 +72,18 @@ class Authenticator:
         self._checked_at = -math.inf
         self._own_changes = records.own_changes
 
-    async def caller_for(self, *, authorization: str | None, cookie: str | None) -> Caller | None:
+    async def caller_for(
+        self, *, authorization: str | None, cookie: str | None, client: str = ""
+    ) -> Caller | None:
         """Return who a request comes from; None if it carries no credential at all.
 
         `authorization` is the header of that name, `cookie` the value of the login cookie,
-        which counts only without a header.
+        which counts only without a header. `client` is the address it comes from; without
+        one, failures are not counted.
 
         Raises:
             DeniedError: `UNAUTHENTICATED`: there is a credential, and it is not good.
+            UnavailableError: `TOO_MANY_LOGINS`: too many wrong secrets came from there.
         """
         if authorization:
             presented = b"header\0" + authorization.encode("utf-8", "surrogatepass")
@@ -89,7 +101,7 @@ class Authenticator:
         match scheme.lower():
             case "basic":
                 access_key, secret = _split_basic(credential)
-                return (await self._learn_basic(digest, access_key, secret)).caller
+                return (await self._tried(digest, access_key, secret, client)).caller
             case "bearer":
                 return await self._learn_bearer(digest, credential.strip())
             case _:
@@ -116,15 +128,33 @@ class Authenticator:
         known = await self._recall(digest)
         return known if known is not None else await self._learn_bearer(digest, token)
 
-    async def login(self, access_key: str, secret: str) -> Session:
+    async def login(self, access_key: str, secret: str, *, client: str = "") -> Session:
         """Open a session for the owner of an access key.
 
         Raises:
             DeniedError: `UNAUTHENTICATED`.
+            UnavailableError: `TOO_MANY_LOGINS`: too many wrong secrets came from `client`.
         """
         presented = f"basic\0{access_key}\0{secret}".encode("utf-8", "surrogatepass")
-        account = await self._learn_basic(self._digest(presented), access_key, secret)
+        account = await self._tried(self._digest(presented), access_key, secret, client)
         return self._tokens.issue(account.user, AccessKeyId(access_key))
+
+    async def log_out(self, token: str) -> None:
+        """End the session of a token, in every process; one that has ended already stays so.
+
+        Raises:
+            DeniedError: `UNAUTHENTICATED`: this is no token of ours, or it has expired.
+        """
+        claims = self._tokens.read(token)
+
+        async def work(change: Change) -> None:
+            user = await find_user(change, claims.user)
+            ended = await find_ended_sessions(change, claims.user)
+            if user is not None and claims.fits(user) and not has_ended(claims, ended):
+                after = with_ended(ended, claims, now=self._clock.now())
+                change.put(sessions_key(user.id), encode_ended_sessions(after))
+
+        await self._records.change(work)
 
     async def signer_for(self, access_key: str) -> Signer | None:
         """Return the owner of an access key and its secret; None if nobody has such a key.
@@ -162,6 +192,20 @@ class Authenticator:
             self._generation = generation
             self._known.clear()
             self._signers.clear()
+
+    async def _tried(self, digest: bytes, access_key: str, secret: str, client: str) -> "_Account":
+        """Learn who knows a secret, unless the client has failed too often."""
+        if not client:
+            return await self._learn_basic(digest, access_key, secret)
+        pair = self._digest(f"pair\0{network_of(client)}\0{access_key}".encode("utf-8", "surrogatepass"))
+        self._throttle.require(pair)
+        try:
+            account = await self._learn_basic(digest, access_key, secret)
+        except DeniedError:
+            self._throttle.failed(pair)
+            raise
+        self._throttle.succeeded(pair)
+        return account
 
     async def _learn_basic(self, digest: bytes, access_key: str, secret: str) -> "_Account":
         key_id = AccessKeyId(access_key) if is_auth_id(access_key) else _NOBODYS_KEY
@@ -206,7 +250,11 @@ class Authenticator:
 
         async def work(view: View) -> _Account | None:
             user = await find_user(view, claims.user)
-            return await _account(view, user) if user is not None and claims.fits(user) else None
+            if user is None or not claims.fits(user):
+                return None
+            if has_ended(claims, await find_ended_sessions(view, claims.user)):
+                return None
+            return await _account(view, user)
 
         account, generation = await self._records.read(work)
         if account is None:

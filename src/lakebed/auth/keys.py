@@ -1,6 +1,7 @@
 """Where each record lives in the `auth` partition.
 
 generation   installation   users/<id>   groups/<id>   policies/<id>   keys/<access key id>
+sessions/<user id>
 """
 
 from typing import Final
@@ -16,6 +17,7 @@ USERS_PREFIX: Final = b"users/"
 GROUPS_PREFIX: Final = b"groups/"
 POLICIES_PREFIX: Final = b"policies/"
 _ACCESS_KEYS_PREFIX: Final = b"keys/"
+_SESSIONS_PREFIX: Final = b"sessions/"
 
 
 def user_key(user: UserId) -> bytes:
@@ -36,3 +38,8 @@ def policy_key(policy: PolicyId) -> bytes:
 def access_key_key(access_key: AccessKeyId) -> bytes:
     """Return the key of an access key's record."""
     return _ACCESS_KEYS_PREFIX + access_key.encode()
+
+
+def sessions_key(user: UserId) -> bytes:
+    """Return the key of the record of a user's ended sessions."""
+    return _SESSIONS_PREFIX + user.encode()

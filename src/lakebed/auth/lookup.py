@@ -6,13 +6,20 @@ created since.
 
 from collections.abc import Iterable, Sequence
 
-from lakebed.auth.keys import access_key_key, group_key, policy_key, user_key
+from lakebed.auth.keys import access_key_key, group_key, policy_key, sessions_key, user_key
 from lakebed.auth.records import View
 from lakebed.errors import ErrorKind, NotFoundError
-from lakebed.format.auth_records import decode_access_key, decode_group, decode_policy, decode_user
+from lakebed.format.auth_records import (
+    decode_access_key,
+    decode_ended_sessions,
+    decode_group,
+    decode_policy,
+    decode_user,
+)
 from lakebed.model.auth import (
     AccessKey,
     AccessKeyId,
+    EndedSessions,
     Gone,
     Group,
     GroupId,
@@ -50,6 +57,12 @@ async def find_access_key(view: View, access_key: AccessKeyId) -> AccessKey | No
     (data,) = await view.get([access_key_key(access_key)])
     record = decode_access_key(data) if data is not None else Gone()
     return record if isinstance(record, AccessKey) else None
+
+
+async def find_ended_sessions(view: View, user: UserId) -> EndedSessions | None:
+    """Return which sessions of a user were ended; None if none ever was."""
+    (data,) = await view.get([sessions_key(user)])
+    return decode_ended_sessions(data) if data is not None else None
 
 
 async def require_user(view: View, user: UserId) -> User:

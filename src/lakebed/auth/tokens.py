@@ -3,8 +3,8 @@
 Claims as lakeFS has them (`jti`, `iss` = "auth", `sub` = user id, `aud` = "login", `iat`,
 `exp`), and two of our own: `uid`, the incarnation of the user, so that a namesake created
 later is not let in by an old token; `key`, the access key of the login, so that revoking
-a key ends the sessions that were opened with it. A token signed elsewhere with the same
-key need not have those two.
+a key ends the sessions that were opened with it. Every token has both, and a `jti`, by
+which its session is ended before the token expires.
 """
 
 import uuid
@@ -19,10 +19,12 @@ from lakebed.auth.keyring import Keyring
 from lakebed.env.clock import SECOND, Clock, Instant
 from lakebed.env.ids import IdSource
 from lakebed.limits import LOGIN_SECONDS
-from lakebed.model.auth import AccessKeyId, User, UserId, is_auth_id
+from lakebed.model.auth import AccessKeyId, Incarnation, User, UserId, is_auth_id
 
 _ISSUER: Final = "auth"
 _AUDIENCE: Final = "login"
+# A UUID has 36 characters.
+_ID_LENGTH_MAX: Final = 64
 _ALGORITHMS: Final = ("HS256", "HS384", "HS512")
 
 
@@ -38,16 +40,16 @@ class Session:
 class Claims:
     """What a token with a good signature says."""
 
+    id: str
     user: UserId
+    issued_at: Instant
     expires_at: Instant
-    incarnation: str | None
-    access_key: str | None
+    incarnation: Incarnation
+    access_key: AccessKeyId
 
     def fits(self, user: User) -> bool:
         """Return whether the token was given to this user, with a key that the user still has."""
-        return self.incarnation in {None, user.incarnation} and (
-            self.access_key is None or self.access_key in user.keys
-        )
+        return self.incarnation == user.incarnation and self.access_key in user.keys
 
 
 class Tokens:
@@ -82,24 +84,29 @@ class Tokens:
             DeniedError: `UNAUTHENTICATED`: not signed with our key, expired, or not for this.
         """
         claims = self._verified(token)
-        user, expires = claims.get("sub"), claims.get("exp")
+        session, user, issued, expires = (claims.get(name) for name in ("jti", "sub", "iat", "exp"))
         incarnation, access_key = claims.get("uid"), claims.get("key")
         if (
             claims.get("iss") != _ISSUER
             or claims.get("aud", "") not in (_AUDIENCE, "")
             or not isinstance(user, str)
             or not is_auth_id(user)
+            or not isinstance(session, str)
+            or not 0 < len(session) <= _ID_LENGTH_MAX
+            or not isinstance(issued, int)
             or not isinstance(expires, int)
-            or not isinstance(incarnation, str | None)
-            or not isinstance(access_key, str | None)
+            or not isinstance(incarnation, str)
+            or not isinstance(access_key, str)
             or expires * SECOND <= self._clock.now()
         ):
             raise unauthenticated()
         return Claims(
+            id=session,
             user=UserId(user),
+            issued_at=Instant(issued * SECOND),
             expires_at=Instant(expires * SECOND),
-            incarnation=incarnation,
-            access_key=access_key,
+            incarnation=Incarnation(incarnation),
+            access_key=AccessKeyId(access_key),
         )
 
     def _verified(self, token: str) -> dict[str, Any]:

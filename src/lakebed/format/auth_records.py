@@ -15,6 +15,8 @@ from lakebed.model.auth import (
     Acl,
     AclPermission,
     Effect,
+    EndedSession,
+    EndedSessions,
     Generation,
     Gone,
     Group,
@@ -98,12 +100,25 @@ class _Generation(Stored):
     recent: tuple[str, ...]
 
 
+class _EndedSession(Stored):
+    id: str
+    issued_at: Instant
+    expires_at: Instant
+
+
+class _EndedSessions(Stored):
+    incarnation: Incarnation
+    sessions: tuple[_EndedSession, ...]
+    issued_before: Instant
+
+
 _USER: Final = Codec[_User | _Gone]("user", 1, _User | _Gone)
 _GROUP: Final = Codec[_Group | _Gone]("group", 1, _Group | _Gone)
 _POLICY: Final = Codec[_Policy | _Gone]("policy", 1, _Policy | _Gone)
 _ACCESS_KEY: Final = Codec[_AccessKey | _Gone]("access key", 1, _AccessKey | _Gone)
 _INSTALLATION: Final = Codec[_Installation]("installation", 1, _Installation)
 _GENERATION: Final = Codec[_Generation]("generation", 1, _Generation)
+_ENDED_SESSIONS: Final = Codec[_EndedSessions]("ended sessions", 1, _EndedSessions)
 
 
 def encode_user(user: User | Gone) -> bytes:
@@ -241,6 +256,25 @@ def decode_generation(data: bytes) -> Generation:
     """Return what `encode_generation` was given, or raise `CorruptError`."""
     s = _GENERATION.open(data)
     return Generation(count=s.count, recent=s.recent)
+
+
+def encode_ended_sessions(ended: EndedSessions) -> bytes:
+    """Return a user's ended sessions as their KV value."""
+    sessions = tuple(_EndedSession(each.id, each.issued_at, each.expires_at) for each in ended.sessions)
+    return _ENDED_SESSIONS.seal(_EndedSessions(ended.incarnation, sessions, ended.issued_before))
+
+
+def decode_ended_sessions(data: bytes) -> EndedSessions:
+    """Return what `encode_ended_sessions` was given, or raise `CorruptError`."""
+    s = _ENDED_SESSIONS.open(data)
+    return EndedSessions(
+        incarnation=s.incarnation,
+        sessions=tuple(
+            EndedSession(id=each.id, issued_at=each.issued_at, expires_at=each.expires_at)
+            for each in s.sessions
+        ),
+        issued_before=s.issued_before,
+    )
 
 
 def _store_links(links: tuple[Link, ...]) -> tuple[_Link, ...]:

@@ -162,6 +162,25 @@ class Generation:
     recent: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedSession:
+    """A session that was ended before its token expired."""
+
+    id: str
+    issued_at: Instant
+    expires_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedSessions:
+    """The sessions of one user that were ended, oldest first."""
+
+    incarnation: Incarnation
+    sessions: tuple[EndedSession, ...] = ()
+    issued_before: Instant = Instant(0)
+    """Sessions that were opened no later have ended too."""
+
+
 def parse_user_id(text: str) -> UserId:
     """Return `text` as a user's id, or raise `InvalidInputError`."""
     return UserId(_parse(text, "user"))

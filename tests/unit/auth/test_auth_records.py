@@ -19,6 +19,8 @@ from lakebed.model.auth import (
     Acl,
     AclPermission,
     Effect,
+    EndedSession,
+    EndedSessions,
     Generation,
     Gone,
     Group,
@@ -100,6 +102,15 @@ VALUES: dict[str, tuple[str, Any]] = {
     ),
     "access-key-gone": ("access_key", Gone()),
     "installation": ("installation", Installation(id="id", set_up_at=Instant(5), key_check=b"\0" * 16)),
+    "ended-sessions": (
+        "ended_sessions",
+        EndedSessions(
+            incarnation=Incarnation("i"),
+            sessions=(EndedSession(id="j1", issued_at=Instant(5), expires_at=Instant(1 << 50)),),
+            issued_before=Instant(3),
+        ),
+    ),
+    "ended-sessions-none": ("ended_sessions", EndedSessions(incarnation=Incarnation("i"))),
     "generation": ("generation", Generation(count=7, recent=("n7", "n6"))),
 }
 

@@ -19,7 +19,16 @@ ANN = User(id=UserId("ann"), incarnation=Incarnation("i"), created_at=START, key
 KEYRING = Keyring(KEY, ids=SeededIds(1))
 TOKENS = Tokens(KEYRING, clock=OwnedClock(), ids=SeededIds(1))
 NOW = START // SECOND
-CLAIMS = {"jti": "j", "iss": "auth", "sub": "ann", "aud": "login", "iat": NOW, "exp": NOW + 60}
+CLAIMS = {
+    "jti": "j",
+    "iss": "auth",
+    "sub": "ann",
+    "aud": "login",
+    "iat": NOW,
+    "exp": NOW + 60,
+    "uid": "i",
+    "key": "AKIA1",
+}
 
 
 def signed(signing_key: bytes = KEYRING.token_key, algorithm: str = "HS256", **changes: Any) -> str:
@@ -74,6 +83,13 @@ def test_a_token_signed_elsewhere_with_our_key_is_good(algorithm: str, audience:
         {"exp": float("nan")},
         {"exp": True},
         {"uid": 5},
+        {"uid": ...},
+        {"key": ...},
+        {"jti": ...},
+        {"jti": ""},
+        {"jti": "j" * 65},
+        {"iat": ...},
+        {"iat": "now"},
         {"key": ["AKIA1"]},
     ],
 )
