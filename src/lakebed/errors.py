@@ -107,6 +107,7 @@ class ErrorKind(StrEnum):
     READ_ONLY_REPO = "read-only-repo"
     DEFAULT_BRANCH = "default-branch"
     EXTERNAL_ADDRESS = "external-address"
+    FOREIGN_PAGE = "foreign-page"
 
     STORE_UNAVAILABLE = "store-unavailable"
     OUTCOME_UNKNOWN = "outcome-unknown"
@@ -115,6 +116,8 @@ class ErrorKind(StrEnum):
     TOO_MANY_LAYERS = "too-many-layers"
     CANCELLED = "cancelled"
     SPARK_FAILED = "spark-failed"
+    WORKER_BUSY = "worker-busy"
+    TOO_MANY_LOGINS = "too-many-logins"
 
     LEASE_LOST = "lease-lost"
     REPO_TAKEN_OVER = "repo-taken-over"

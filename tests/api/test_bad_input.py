@@ -44,7 +44,7 @@ async def test_a_wrong_method_is_405_and_names_the_right_ones(admin: AsgiClient)
     ],
 )
 async def test_a_body_that_does_not_fit_is_named(admin: AsgiClient, body: bytes, named: str) -> None:
-    answer = await admin("POST", f"{REPO}/branches", body=body)
+    answer = await admin("POST", f"{REPO}/branches", body=body, headers={"content-type": "application/json"})
     assert answer.status == 400
     assert named in answer.message
 

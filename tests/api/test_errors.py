@@ -22,7 +22,7 @@ def test_a_bug_is_a_500_with_the_id_of_its_request_and_a_traceback_without_secre
             reply = unexpected_reply(error, request_id="r-1")
 
     assert reply.status == 500
-    assert reply.headers == ((b"content-type", b"application/json"),)
+    assert reply.headers == ((b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff"))
     assert isinstance(reply.body, bytes)
     assert b'"message"' in reply.body
     assert b"r-1" in reply.body

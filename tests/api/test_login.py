@@ -7,6 +7,8 @@ import pytest
 from lakebed.api.app import RestApp
 from lakebed.api.cookies import LOGIN_COOKIE, drop_login_cookie
 from lakebed.api.table import OPERATIONS
+from lakebed.http.front import Front, SecureCookies
+from lakebed.http.proxies import Proxies
 from lakebed.testing.asgi import AsgiClient, basic
 from lakebed.testing.rest import Rest, open_rest
 from tests.api.samples import sample
@@ -35,12 +37,26 @@ async def test_before_set_up_only_health_and_set_up_are_open(authorization: str 
                 assert answer.status == (501 if operation.id in NOT_SUPPORTED else 401), operation.id
 
 
-@pytest.mark.parametrize("secure", [False, True])
-async def test_the_cookie_is_for_https_only_when_the_server_speaks_it(rest: Rest, secure: bool) -> None:
+@pytest.mark.parametrize(
+    ("front", "secure"),
+    [
+        (Front(), False),
+        (Front(tls=True), True),
+        (Front(tls=True, secure_cookies=SecureCookies.NEVER), False),
+        (Front(secure_cookies=SecureCookies.ALWAYS), True),
+        (Front(proxies=Proxies(["10.0.0.0/8"])), True),
+        (Front(proxies=Proxies(["10.2.0.0/16"])), False),
+        (Front(proxies=Proxies(["10.0.0.0/8"]), secure_cookies=SecureCookies.NEVER), False),
+    ],
+)
+async def test_the_cookie_is_for_https_only_if_the_login_came_that_way_or_the_settings_say_so(
+    rest: Rest, front: Front, secure: bool
+) -> None:
     key = await rest.auth.credentials.create("admin")
-    client = AsgiClient(RestApp(OPERATIONS, replace(rest.app._services, secure_cookies=secure)))
+    client = AsgiClient(RestApp(OPERATIONS, replace(rest.app._services, front=front)))
     body = {"access_key_id": key.id, "secret_access_key": key.secret_access_key}
-    answer = await client("POST", "/auth/login", json=body)
+    forwarded = {"x-forwarded-proto": "https"}
+    answer = await client("POST", "/auth/login", json=body, headers=forwarded, peer="10.1.2.3")
     cookie, *attributes = answer.headers["set-cookie"].split("; ")
     assert cookie == f"{LOGIN_COOKIE}={answer.json()['token']}"
     assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(attributes)

@@ -43,7 +43,7 @@ async def test_a_download_has_the_headers_that_clients_rely_on(admin: AsgiClient
     assert answer.headers["cache-control"] == "no-store, must-revalidate"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["content-disposition"] == "inline"
-    assert answer.headers["content-security-policy"] == "default-src 'none'"
+    assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
     unchanged = await admin("GET", READ, query={"path": "a"}, headers={"if-none-match": etag})
     assert (unchanged.status, unchanged.body) == (304, b"")
     head = await admin("HEAD", READ, query={"path": "a"})

@@ -40,7 +40,9 @@ class Http:
         data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         url = path + ("?" + urlencode(query) if query else "")
         try:
-            connection.request(method, url, data, {**self.headers, **(headers or {})})
+            # As `http.client` sends none by itself: uploads have no type, what was encoded here is JSON.
+            kind = {"Content-Type": "application/json"} if data is not body else {}
+            connection.request(method, url, data, {**self.headers, **kind, **(headers or {})})
             answer = connection.getresponse()
             return answer.status, answer.read()
         finally:
@@ -74,10 +76,10 @@ def test_the_document_is_published(ask: Http) -> None:
     [
         b"GET / HTTP/9.9\r\n\r\n",
         b"\x00\x01\x02\r\n\r\n",
-        b"GET /api/v1/user HTTP/1.1\r\nHost: x\r\nX-Big: " + b"x" * 2_000_000 + b"\r\n\r\n",
-        b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-        b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /api/v1/user HTTP/1.1\r\nHost: localhost\r\nX-Big: " + b"x" * 2_000_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        b"POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
     ids=["version", "noise", "header", "path", "length", "chunk"],
 )
@@ -131,7 +133,7 @@ def test_a_client_that_is_lost_during_an_upload_leaves_nothing(
     host, port = ask.host.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(
-            f"POST {repo}/branches/main/objects?path=half HTTP/1.1\r\nHost: x\r\n"
+            f"POST {repo}/branches/main/objects?path=half HTTP/1.1\r\nHost: localhost\r\n"
             f"Authorization: {ask.headers['Authorization']}\r\n{header}\r\n\r\n".encode()
             + begin
             + b"x" * size
@@ -190,12 +192,12 @@ def test_a_json_body_without_end_is_refused_early(ask: Http, repo: str) -> None:
     sent = 0
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(
-            f"POST {repo}/branches HTTP/1.1\r\nHost: x\r\nAuthorization: {ask.headers['Authorization']}\r\n"
-            "Content-Length: 10000000000\r\n\r\n".encode()
+            f"POST {repo}/branches HTTP/1.1\r\nHost: localhost\r\nAuthorization: {ask.headers['Authorization']}\r\n"
+            "Transfer-Encoding: chunked\r\n\r\n".encode()
         )
         try:
             while sent < 4 * JSON_BODY_BYTES_MAX:
-                connection.sendall(b" " * 1_000_000)
+                connection.sendall(b"%x\r\n%b\r\n" % (1_000_000, b" " * 1_000_000))
                 sent += 1_000_000
         except OSError:
             pass  # It hung up on us, which is what we wanted to see.

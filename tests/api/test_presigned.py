@@ -85,7 +85,7 @@ def test_a_client_that_is_lost_during_an_upload_leaves_no_parts(
     host, port = s3_backed.endpoint.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(
-            b"POST /api/v1/repositories/lake/branches/main/objects?path=half HTTP/1.1\r\nHost: x\r\n"
+            b"POST /api/v1/repositories/lake/branches/main/objects?path=half HTTP/1.1\r\nHost: localhost\r\n"
             b"Authorization: Basic " + base64.b64encode(key) + b"\r\nContent-Length: 900000000\r\n\r\n"
         )
         while uploads() == before:

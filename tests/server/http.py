@@ -41,7 +41,8 @@ class Http:
         data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         url = path + (f"?{urlencode(query)}" if query else "")
         try:
-            connection.request(method, url, data, {"Authorization": self.authorization})
+            kind = {"Content-Type": "application/json"} if data is not body else {}
+            connection.request(method, url, data, {"Authorization": self.authorization, **kind})
             answer = connection.getresponse()
             return answer.status, answer.read(), dict(answer.getheaders())
         finally:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lakebed.errors import ErrorKind, UnavailableError
-from lakebed.server.plain_routes import ready
+from lakebed.server.plain_routes import PlainRequest, ready
 
 
 class Database:
@@ -29,5 +29,5 @@ class Database:
 )
 async def test_a_worker_is_ready_when_its_database_answers(answer: Any, expected: tuple[int, bytes]) -> None:
     services: Any = SimpleNamespace(auth=SimpleNamespace(setup=Database(answer)))
-    reply = await ready(services)
+    reply = await ready(services, PlainRequest({}))
     assert (reply.status, reply.body) == expected

@@ -1,8 +1,12 @@
 """The REST API as one ASGI application.
 
 For each request: find the operation, decode and check its parameters (before anyone
-asks who is calling, as clients expect), recognise the caller, call the handler,
-send the reply. Whatever goes wrong on the way becomes an error body in one place.
+asks who is calling, as clients expect), recognise the caller, read and decode the body,
+call the handler, send the reply. Whatever goes wrong on the way becomes an error body
+in one place.
+
+Nothing of a body is read before the caller is recognised. Where anyone may call, a body
+is a few KiB. What all requests of a worker hold of their bodies is bounded (`HeldBodies`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,8 +25,15 @@ from lakebed.api.services import Services
 from lakebed.auth.caller import Caller, unauthenticated
 from lakebed.auth.decisions import Permissions
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
+from lakebed.http.held import Hold
+from lakebed.http.pages import require_own_page
 from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, send_reply
-from lakebed.limits import JSON_BODY_BYTES_MAX
+from lakebed.limits import (
+    ANONYMOUS_BODY_BYTES_MAX,
+    JSON_BODY_BYTES_MAX,
+    JSON_VALUES_MAX,
+    SMALL_BODY_BYTES_MAX,
+)
 from lakebed.telemetry.log import info
 from lakebed.telemetry.request_ids import RequestIds
 from lakebed.telemetry.requests import RequestMeter
@@ -34,6 +45,7 @@ _ROOT_BYTES: Final = len(ROOT)
 
 _READS: Final = frozenset({"GET", "HEAD"})
 _CLIENT_GONE: Final = 499
+_JSON: Final = b"application/json"
 _NOBODY: Final = Caller(id="", permissions=Permissions([], user=""))
 
 
@@ -92,24 +104,32 @@ class RestApp:
         request_id: str,
     ) -> Reply:
         operation = decoder.operation
+        client: tuple[str, int] | None = scope.get("client")
+        peer = client[0] if client else ""
         query = decoder.query.from_query(scope["query_string"]) if decoder.query else None
         typed = decoder.headers.from_headers(headers) if decoder.headers else None
-        body = await decoder.body(receive) if decoder.takes_json else None
-        caller = await self._caller(operation, headers)
-        call = Call(
-            session=self._services.sessions.of(caller),
-            services=self._services,
-            path=params,
-            raw_headers=headers,
-            request_id=request_id,
-            _query=query,
-            _headers=typed,
-            _body=body,
-            _receive=receive,
-        )
-        if operation.method in _READS:
-            return await operation.handler(call)
-        return await self._logged(operation, call, caller)
+        caller = await self._caller(operation, headers, peer)
+        hold = Hold(self._services.held)
+        try:
+            body = await decoder.body(receive, headers, hold) if decoder.takes_json else None
+            call = Call(
+                session=self._services.sessions.of(caller),
+                services=self._services,
+                path=params,
+                raw_headers=headers,
+                request_id=request_id,
+                peer=peer,
+                hold=hold,
+                _query=query,
+                _headers=typed,
+                _body=body,
+                _receive=receive,
+            )
+            if operation.method in _READS:
+                return await operation.handler(call)
+            return await self._logged(operation, call, caller)
+        finally:
+            hold.release()
 
     async def _logged(self, operation: Operation, call: Call, caller: Caller) -> Reply:
         """Call a handler that changes something, and say who did what to what, and how it went."""
@@ -122,13 +142,18 @@ class RestApp:
         info(__name__, "request", {**fields, "outcome": reply.status})
         return reply
 
-    async def _caller(self, operation: Operation, headers: Mapping[bytes, bytes]) -> Caller:
+    async def _caller(self, operation: Operation, headers: Mapping[bytes, bytes], peer: str) -> Caller:
+        authorization = headers.get(b"authorization")
+        cookie = login_cookie(headers.get(b"cookie")) if not authorization else None
+        if operation.method not in _READS:
+            by_cookie = cookie is not None and operation.access is not Access.ANYONE
+            require_own_page(headers, self._services.front.hosts, by_cookie=by_cookie)
         if operation.access is Access.ANYONE:
             return _NOBODY
-        authorization = headers.get(b"authorization")
         caller = await self._services.auth.authenticator.caller_for(
             authorization=authorization.decode("latin-1") if authorization is not None else None,
-            cookie=login_cookie(headers.get(b"cookie")),
+            cookie=cookie,
+            client=self._services.front.proxies.client(peer, headers),
         )
         if caller is None:
             raise unauthenticated()
@@ -151,38 +176,68 @@ class _Decoder:
         self.takes_json = not isinstance(operation.body, Body)
         self._json = None if isinstance(operation.body, Body) else msgspec.json.Decoder(operation.body)
         self._empty = None if isinstance(operation.body, Body) or operation.body_required else operation.body
+        is_open = operation.access is Access.ANYONE
+        self._bytes_max = ANONYMOUS_BODY_BYTES_MAX if is_open else JSON_BODY_BYTES_MAX
 
-    async def body(self, receive: Receive) -> Any:
-        """Return the JSON body, decoded."""
+    async def body(self, receive: Receive, headers: Mapping[bytes, bytes], hold: Hold) -> Any:
+        """Return the JSON body, decoded; its bytes are held until the request is answered."""
         assert self._json is not None
-        data = await _whole_body(receive)
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._bytes_max:
+            raise _too_large(self._bytes_max)
+        data = await _whole_body(receive, hold, bytes_max=self._bytes_max)
         if not data and self._empty is not None:
             return self._empty()
+        kind = headers.get(b"content-type", b"")
+        if data and kind != _JSON and kind.partition(b";")[0].strip().lower() != _JSON:
+            raise InvalidInputError(
+                ErrorKind.INVALID_ARGUMENT,
+                f"header: Content-Type is {kind.decode('latin-1')!r}: a body here is `application/json`",
+            )
         try:
             return self._json.decode(data)
         except msgspec.ValidationError as error:
             raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"body: {error}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"body is not JSON: {error}") from error
+        except RecursionError as error:
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "body is nested too deep") from error
 
 
-async def _whole_body(receive: Receive) -> bytes:
+async def _whole_body(receive: Receive, hold: Hold, *, bytes_max: int) -> bytes:
     parts: list[bytes] = []
-    size = 0
+    counted = values = 0
     more = True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > JSON_BODY_BYTES_MAX:
-            raise InvalidInputError(
-                ErrorKind.TOO_LARGE,
-                f"a JSON body has at most {JSON_BODY_BYTES_MAX} bytes: send less at a time",
-            )
+        hold.take(len(parts[-1]))
+        if hold.bytes > bytes_max:
+            raise _too_large(bytes_max)
+        # A body has no more values than bytes, so those of small ones need not be counted.
+        if hold.bytes > SMALL_BODY_BYTES_MAX:
+            values += sum(_values(part) for part in parts[counted:])
+            counted = len(parts)
+            if values > JSON_VALUES_MAX:
+                raise InvalidInputError(
+                    ErrorKind.TOO_LARGE,
+                    f"a JSON body has at most {JSON_VALUES_MAX} commas and brackets: send less at a time",
+                )
         more = message.get("more_body", False)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _values(data: bytes) -> int:
+    """Return how many values a piece of JSON can have at most."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+def _too_large(bytes_max: int) -> InvalidInputError:
+    return InvalidInputError(
+        ErrorKind.TOO_LARGE, f"a JSON body has at most {bytes_max} bytes here: send less at a time"
+    )
 
 
 def _no_operation(match: Match | None) -> Reply:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from lakebed.api.services import Services
 from lakebed.catalog.session import Session
+from lakebed.http.held import Hold
 from lakebed.http.reply import Receive
 
 S = TypeVar("S")
@@ -29,6 +30,10 @@ class Call:
     path: Mapping[str, str]
     raw_headers: Mapping[bytes, bytes]
     request_id: str
+    peer: str
+    """The address at the other end of the connection: a client, or a proxy."""
+    hold: Hold
+    """What this request holds of its body."""
     _query: Any
     _headers: Any
     _body: Any
@@ -45,6 +50,19 @@ class Call:
     def body(self, _type: type[S]) -> S:
         """Return the JSON body; `_type` must be the operation's."""
         return cast("S", self._body)
+
+    async def whole(self) -> bytes:
+        """Return a small raw body.
+
+        Raises:
+            ClientGoneError: the client hung up before the end.
+            UnavailableError: `WORKER_BUSY`: the worker holds as much as it may.
+        """
+        parts: list[bytes] = []
+        async for chunk in self.chunks():
+            self.hold.take(len(chunk))
+            parts.append(chunk)
+        return b"".join(parts)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield a raw body as it arrives.

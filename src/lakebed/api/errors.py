@@ -1,6 +1,5 @@
 """Error kinds to HTTP statuses: the one table, which a test proves complete."""
 
-import traceback
 from typing import Final
 
 import msgspec
@@ -8,6 +7,7 @@ import msgspec
 from lakebed.api.reply import json_reply
 from lakebed.errors import ErrorKind, LakebedError
 from lakebed.http.reply import Headers, Reply
+from lakebed.telemetry.failures import failure_fields
 from lakebed.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -94,6 +94,7 @@ STATUS: Final[dict[ErrorKind, int]] = {
     K.READ_ONLY_REPO: 403,
     K.DEFAULT_BRANCH: 403,
     K.EXTERNAL_ADDRESS: 403,
+    K.FOREIGN_PAGE: 403,
     K.STORE_UNAVAILABLE: 503,
     K.OUTCOME_UNKNOWN: 503,
     K.DISK_FULL: 503,
@@ -101,6 +102,8 @@ STATUS: Final[dict[ErrorKind, int]] = {
     K.TOO_MANY_LAYERS: 429,
     K.CANCELLED: 503,
     K.SPARK_FAILED: 503,
+    K.WORKER_BUSY: 503,
+    K.TOO_MANY_LOGINS: 429,
     K.LEASE_LOST: 409,
     K.REPO_TAKEN_OVER: 409,
     K.CHECKSUM_MISMATCH: 500,
@@ -131,22 +134,8 @@ def error_reply(error: LakebedError, *, headers: Headers = ()) -> Reply:
 
 
 def unexpected_reply(error: Exception, *, request_id: str) -> Reply:
-    """Log a bug of ours, and return what the client is told of it: under which id to look for it.
-
-    Where it happened is logged, and the classes of the errors; not what they say, nor
-    any variable, because there is no telling what a bug had in its hands.
-    """
-    log.error("request_failed", request_id=request_id, error=_classes(error), traceback=_frames(error))
+    """Log a bug of ours, and return what the client is told of it: under which id to look for it."""
+    log.error("request_failed", request_id=request_id, **failure_fields(error))
     return json_reply(
         _BUG, ErrorBody(f"internal error: the server's log has more about request {request_id}")
     )
-
-
-def _frames(error: BaseException) -> str:
-    return "".join(traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__)).format())
-
-
-def _classes(error: BaseException) -> str:
-    """Return the class of the error and of those that it came from, newest first."""
-    name, cause = type(error).__qualname__, error.__cause__ or error.__context__
-    return f"{name} from {_classes(cause)}" if cause is not None else name

@@ -5,11 +5,12 @@ from typing import Any
 import msgspec
 
 from lakebed.http.reply import Headers, Reply
+from lakebed.http.sandbox import NO_SNIFF
 
 _encode = msgspec.json.Encoder().encode
 
-_JSON: Headers = ((b"content-type", b"application/json"),)
-_TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
+_JSON: Headers = ((b"content-type", b"application/json"), NO_SNIFF)
+_TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"), NO_SNIFF)
 
 
 def json_reply(status: int, value: Any, *, headers: Headers = ()) -> Reply:

@@ -7,6 +7,8 @@ from lakebed.auth.auth import Auth
 from lakebed.catalog.session import Sessions
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
+from lakebed.http.front import Front
+from lakebed.http.held import HeldBodies
 from lakebed.model.lifetimes import Lifetimes
 
 
@@ -40,5 +42,5 @@ class Services:
     ids: IdSource
     version: str
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
-    secure_cookies: bool = False
-    """Whether browsers reach the server by TLS, and must send the login cookie by nothing else."""
+    front: Front = field(default_factory=Front)
+    held: HeldBodies = field(default_factory=HeldBodies)

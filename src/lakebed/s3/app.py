@@ -7,7 +7,7 @@ anything. Whatever goes wrong on the way becomes an XML error in one place.
 """
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote, unquote_plus
@@ -18,6 +18,7 @@ from lakebed.catalog.session import Session, Sessions
 from lakebed.env.clock import Clock
 from lakebed.env.work import Workers
 from lakebed.errors import ErrorKind, LakebedError
+from lakebed.http.held import HeldBodies, Hold
 from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, send_reply
 from lakebed.s3.call import Call
 from lakebed.s3.errors import Code, S3Error
@@ -27,7 +28,8 @@ from lakebed.s3.reply import error_reply
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.gate import Gate
 from lakebed.s3.table import OPERATIONS
-from lakebed.telemetry.log import info
+from lakebed.telemetry.failures import failure_fields
+from lakebed.telemetry.log import get_logger, info
 from lakebed.telemetry.request_ids import RequestIds
 from lakebed.telemetry.requests import RequestMeter
 
@@ -37,7 +39,10 @@ _NO_BRANCH: Final = frozenset({ErrorKind.BRANCH_NOT_FOUND, ErrorKind.INVALID_BRA
 _DOMAIN_SEPARATOR: Final = "."
 _NO_QUERY: Final[Mapping[str, str]] = {}
 _WITH_BODY: Final = frozenset({"PUT", "POST"})
+_BUG: Final = S3Error(Code.INTERNAL_ERROR, "We encountered an internal error. Please try again.")
 _CLOSE: Final = (b"connection", b"close")
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,7 @@ class S3Services:
     process: str
     """A name that no other process has."""
     region: str
+    held: HeldBodies = field(default_factory=HeldBodies)
     domain: str | None = None
     """Hosts under it name a bucket."""
 
@@ -73,6 +79,7 @@ class S3App:
         place = self._nowhere
         resource = ""
         body = _Body(receive)
+        hold = Hold(self._services.held)
         try:
             request = _request(scope)
             resource = request.raw_path
@@ -91,6 +98,7 @@ class S3App:
                 clock=self._services.clock,
                 workers=self._services.workers,
                 receive=body,
+                hold=hold,
             )
             reply = await (_logged(operation, call) if operation.writes else _answered(operation, call))
             reply = await begun(reply)
@@ -98,6 +106,10 @@ class S3App:
             reply = error_reply(s3_error(error), resource=resource, request_id=request_id)
         except S3Error as error:
             reply = error_reply(error, resource=resource, request_id=request_id)
+        except Exception as error:  # noqa: BLE001  the outermost loop of a request: a bug is answered and logged
+            reply = _unexpected(error, resource=resource, request_id=request_id)
+        finally:
+            hold.release()
         if not body.asked_for and _waits(scope):
             reply = replace(reply, headers=(*reply.headers, _CLOSE))
         request_header = (b"x-amz-request-id", request_id.encode())
@@ -117,6 +129,12 @@ class S3App:
                 return name.removesuffix(self._suffix), path[1:], True
         bucket, _, key = path[1:].partition("/")
         return bucket, key, False
+
+
+def _unexpected(error: Exception, *, resource: str, request_id: str) -> Reply:
+    """Log a bug of ours, and return what the client is told of it: under which id to look for it."""
+    log.error("request_failed", request_id=request_id, **failure_fields(error))
+    return error_reply(_BUG, resource=resource, request_id=request_id)
 
 
 class _Body:

@@ -7,6 +7,7 @@ from lakebed.catalog.session import Session
 from lakebed.env.clock import Clock
 from lakebed.env.work import Workers
 from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.http.held import Hold
 from lakebed.http.reply import Receive
 from lakebed.limits import S3_XML_BYTES_INLINE, S3_XML_BYTES_MAX
 from lakebed.s3.errors import Code, S3Error
@@ -31,6 +32,8 @@ class Call:
     clock: Clock
     workers: Workers
     receive: Receive
+    hold: Hold
+    """What this request holds of its body."""
 
     @property
     def ref(self) -> str:
@@ -97,11 +100,10 @@ class Call:
         if plan.length is not None and plan.length > S3_XML_BYTES_MAX:
             raise malformed(f"A document has at most {S3_XML_BYTES_MAX} bytes.")
         parts: list[bytes] = []
-        size = 0
         async for piece in self.body(plan):
+            self.hold.take(len(piece))
             parts.append(piece)
-            size += len(piece)
-            if size > S3_XML_BYTES_MAX:
+            if self.hold.bytes > S3_XML_BYTES_MAX:
                 raise malformed(f"A document has at most {S3_XML_BYTES_MAX} bytes.")
         return b"".join(parts)
 

@@ -5,6 +5,7 @@ from typing import Final
 from lakebed.catalog.objects import Attributes
 from lakebed.http.dates import http_date
 from lakebed.http.reply import Headers, Reply
+from lakebed.http.sandbox import ATTACHMENT, SANDBOX, is_active
 from lakebed.limits import S3_PUT_BYTES_MAX, SMALL_OBJECT_BYTES_MAX
 from lakebed.model.entries import Entry
 from lakebed.model.part_uploads import PARTS_KEY, unpack_parts
@@ -15,7 +16,7 @@ from lakebed.s3.encryption import refuse_keys
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import content_type_of, encoded, metadata_of, shown
 from lakebed.s3.ranges import parse_range, part_range
-from lakebed.s3.signatures.body import BodyPlan
+from lakebed.s3.signatures.body import Body, BodyPlan
 from lakebed.s3.tagging import tags_of_header
 
 _OVERRIDES: Final = {
@@ -61,7 +62,7 @@ async def put_object(call: Call) -> Reply:
         call.bucket,
         branch,
         path,
-        b"".join([piece async for piece in body]) if is_small else aiter(body),
+        await _whole(call, body) if is_small else aiter(body),
         attributes=Attributes(content_type=content_type_of(headers), metadata=metadata),
         condition=write_condition(headers),
     )
@@ -103,6 +104,7 @@ def _read(call: Call, entry: Entry) -> tuple[Reply, ByteRange | None]:
                 pass
     if query:
         sent = _overridden(call, sent)
+    sent = _sandboxed(sent)
     part: ByteRange | None = None
     if "partNumber" in query:
         sizes = unpack_parts(entry.metadata[PARTS_KEY]) if PARTS_KEY in entry.metadata else []
@@ -137,6 +139,23 @@ def _overridden(call: Call, sent: Headers) -> Headers:
     if not wanted:
         return sent
     return (*(each for each in sent if each[0] not in wanted), *wanted.items())
+
+
+def _sandboxed(sent: Headers) -> Headers:
+    """Return the headers with what keeps a browser from running the object; who asks for a disposition gets it."""
+    named = dict(sent)
+    if is_active(named[b"content-type"]) and b"content-disposition" not in named:
+        return (*sent, *SANDBOX, ATTACHMENT)
+    return (*sent, *SANDBOX)
+
+
+async def _whole(call: Call, body: Body) -> bytes:
+    """Return a small object's bytes, which are held until the request is answered."""
+    parts: list[bytes] = []
+    async for piece in body:
+        call.hold.take(len(piece))
+        parts.append(piece)
+    return b"".join(parts)
 
 
 def _one_line(text: str) -> bytes:

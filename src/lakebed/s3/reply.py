@@ -3,15 +3,16 @@
 from typing import Final
 
 from lakebed.http.reply import Headers, Reply
+from lakebed.http.sandbox import NO_SNIFF
 from lakebed.s3.errors import S3Error
 from lakebed.s3.xml import DECLARATION, element
 
-_XML: Final = (b"content-type", b"application/xml")
+_XML: Final[Headers] = ((b"content-type", b"application/xml"), NO_SNIFF)
 
 
 def xml_reply(document: str, *, headers: Headers = ()) -> Reply:
     """Return a document without its declaration as an answer."""
-    return Reply(200, (DECLARATION + document).encode(), (_XML, *headers))
+    return Reply(200, (DECLARATION + document).encode(), (*_XML, *headers))
 
 
 def error_reply(error: S3Error, *, resource: str, request_id: str) -> Reply:
@@ -21,7 +22,7 @@ def error_reply(error: S3Error, *, resource: str, request_id: str) -> Reply:
         f"<Error>{element('Code', error.code.text)}{element('Message', error.message)}{details}"
         f"{element('Resource', resource)}{element('RequestId', request_id)}</Error>"
     )
-    headers: Headers = (_XML,)
+    headers = _XML
     if error.code.status in (429, 503):
-        headers = (_XML, (b"retry-after", b"1"))
+        headers = (*_XML, (b"retry-after", b"1"))
     return Reply(error.code.status, (DECLARATION + body).encode("utf-8", "replace"), headers)

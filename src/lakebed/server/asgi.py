@@ -21,7 +21,11 @@ from lakebed.api.table import OPERATIONS
 from lakebed.auth.auth import build_auth
 from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SystemIds
-from lakebed.http.reply import Receive, Scope, Send
+from lakebed.http.front import Front
+from lakebed.http.hosts import Hosts
+from lakebed.http.proxies import Proxies
+from lakebed.http.reply import Receive, Scope, Send, headers_of
+from lakebed.http.sandbox import NO_SNIFF
 from lakebed.s3.app import S3App, S3Services, is_s3_request
 from lakebed.s3.app import meter_names as s3_names
 from lakebed.s3.signatures.gate import Gate
@@ -31,10 +35,13 @@ from lakebed.server.installation import open_engine
 from lakebed.server.installation_key import installation_key
 from lakebed.server.maintenance import Maintenance
 from lakebed.server.metrics import CONTENT_TYPE, Metrics
-from lakebed.server.plain_routes import PLAIN_ROUTES
+from lakebed.server.plain_routes import PLAIN_ROUTES, PlainRequest
 
 _REST: Final = f"{ROOT}/".encode()
 _HEALTH: Final = b"/_health"
+_MISDIRECTED: Final = (
+    "the server does not answer to this Host: use one of `http.hosts`, or localhost with --quickstart"
+)
 # A request makes hundreds of objects and no cycles: looking for some every 700 of them took a tenth of its time.
 _GARBAGE_THRESHOLD: Final = 20_000
 
@@ -50,24 +57,30 @@ class WorkerApp:
         self._rest: RestApp | None = None
         self._s3: S3App | None = None
         self._services: Services | None = None
+        self._hosts: Hosts | None = None
+        """Which names the server answers to; None for any."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what comes in by the address for everything."""
         path: bytes = scope["raw_path"]
         if self._s3 is None or self._rest is None:
             await _answer_early(path, send)
+        elif self._is_misdirected(scope):
+            await _answer_json(send, 421, _MISDIRECTED)
         elif is_s3_request(scope, domain=self._config.s3_domain):
             await self._s3(scope, receive, send)
         elif path.startswith(_REST):
             await self._rest(scope, receive, send)
         else:
-            await self._answer_plainly(path, send)
+            await self._answer_plainly(path, scope, send)
 
     async def s3(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what comes in by the address for nothing but S3."""
         path: bytes = scope["raw_path"]
         if self._s3 is None or path == _HEALTH:
             await _answer_early(path, send)
+        elif self._is_misdirected(scope):
+            await _answer_json(send, 421, _MISDIRECTED)
         else:
             await self._s3(scope, receive, send)
 
@@ -86,6 +99,8 @@ class WorkerApp:
             clock=clock,
             ids=ids,
         )
+        front = _front(config)
+        self._hosts = None if front.hosts.is_open else front.hosts
         services = self._services = Services(
             sessions=wired.sessions.with_auth(auth),
             auth=auth,
@@ -94,7 +109,7 @@ class WorkerApp:
             ids=ids,
             version=version("lakebed"),
             lifetimes=config.lifetimes,
-            secure_cookies=config.tls is not None,
+            front=front,
         )
         maintenance = asyncio.create_task(
             Maintenance(wired, clock=clock, ids=ids, seconds=config.maintenance_seconds).run()
@@ -109,6 +124,7 @@ class WorkerApp:
                 clock=clock,
                 workers=wired.engine.transfers,
                 process=process,
+                held=services.held,
                 region=config.s3_region or "us-east-1",
                 domain=config.s3_domain,
             ),
@@ -124,13 +140,21 @@ class WorkerApp:
         """Close the engine: what was acknowledged is on disk."""
         await self._stack.aclose()
 
-    async def _answer_plainly(self, path: bytes, send: Send) -> None:
+    def _is_misdirected(self, scope: Scope) -> bool:
+        if self._hosts is None:
+            return False
+        host = headers_of(scope).get(b"host")
+        return host is not None and not self._hosts.accepts(host)
+
+    async def _answer_plainly(self, path: bytes, scope: Scope, send: Send) -> None:
         assert self._services is not None, "started"
         assert self._metrics is not None, "started"
         if path == _HEALTH:
             await _answer_early(path, send)
         elif path in PLAIN_ROUTES:
-            reply = await PLAIN_ROUTES[path](self._services)
+            client: tuple[str, int] | None = scope.get("client")
+            request = PlainRequest(headers_of(scope), client[0] if client else "")
+            reply = await PLAIN_ROUTES[path](self._services, request)
             await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
             await send({"type": "http.response.body", "body": reply.body})
         elif path == b"/openapi.json":
@@ -166,9 +190,18 @@ async def _answer_json(send: Send, status: int, message: str) -> None:
 
 
 async def _answer(send: Send, status: int, content_type: bytes, body: bytes) -> None:
-    headers = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
+    headers = [(b"content-type", content_type), NO_SNIFF, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _front(config: Config) -> Front:
+    return Front(
+        hosts=Hosts(config.hosts, domain=config.s3_domain, loopback_only=config.loopback_hosts_only),
+        proxies=Proxies(config.trusted_proxies),
+        secure_cookies=config.secure_cookies,
+        tls=config.tls is not None,
+    )
 
 
 def _storage_info(config: Config) -> StorageInfo:

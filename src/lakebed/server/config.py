@@ -10,6 +10,7 @@ import msgspec
 
 from lakebed.compaction.limits import CompactionLimits
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.front import SecureCookies
 from lakebed.limits import CACHE_BYTES_DEFAULT, MAINTENANCE_SECONDS, SLICE_OBJECTS
 from lakebed.model.auth import KeyPair
 from lakebed.model.lifetimes import Lifetimes
@@ -57,6 +58,12 @@ class Config:
     host: str = LOOPBACK
     port: int = 8000
     tls: Tls | None = None
+    hosts: tuple[str, ...] = ()
+    """Public names; none means that any is accepted."""
+    loopback_hosts_only: bool = False
+    """Whether requests must name this machine: the quickstart's key is published."""
+    trusted_proxies: tuple[str, ...] = ()
+    secure_cookies: SecureCookies = SecureCookies.AUTO
     workers: int = 2
     compaction: bool = True
     """Whether `lakebed run` starts a compactor beside its workers."""
@@ -135,6 +142,9 @@ def load_config(
         host=host,
         port=port,
         tls=_tls(given),
+        hosts=given["http.hosts"],
+        trusted_proxies=given["http.trusted_proxies"],
+        secure_cookies=SecureCookies(given["http.secure_cookies"]),
         workers=given["workers"],
         compaction=given["compaction"],
         compactor_jobs=given["compactor.jobs"],

@@ -1,5 +1,6 @@
 """The quickstart: a server that opens to a key pair which every tutorial knows."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +20,17 @@ QUICKSTART_PAIR: Final = KeyPair(
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def require_loopback(config: Config) -> None:
-    """Raise `InvalidInputError` (`INVALID_CONFIG`) if others than this machine could come in."""
+def with_loopback_only(config: Config) -> Config:
+    """Return the configuration of a server that takes requests of this machine only, under its own names.
+
+    Raises:
+        InvalidInputError: `INVALID_CONFIG`: others could come in.
+    """
     if config.host not in _LOOPBACK:
         raise InvalidInputError(
             ErrorKind.INVALID_CONFIG, "--quickstart uses a published key: it listens on loopback only"
         )
+    return replace(config, loopback_hosts_only=True)
 
 
 def say_what_next(out: Console, config: Config, data: Path, *, sample: bool) -> None:

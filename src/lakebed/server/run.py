@@ -32,7 +32,7 @@ from lakebed.server.options import (
     WorkersOption,
     environment,
 )
-from lakebed.server.quickstart import QUICKSTART_PAIR, require_loopback, say_what_next
+from lakebed.server.quickstart import QUICKSTART_PAIR, say_what_next, with_loopback_only
 from lakebed.server.sample import make_sample
 from lakebed.server.settings import unknown_variables
 from lakebed.server.setup import opened
@@ -64,7 +64,7 @@ def run(
     variables = environment()
     loaded = load_config(flags=flags, environment=variables, file=config)
     if quickstart:
-        require_loopback(loaded)
+        loaded = with_loopback_only(loaded)
     if loaded.tls is not None:
         loaded.tls.check()
     with ExitStack() as stack:

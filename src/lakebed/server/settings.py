@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,6 +60,7 @@ _FLAGS: Final = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
 }
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 _PASSWORD: Final = re.compile(r"(://[^:/@]*:|[?&]password=)[^@&]+")
 _HIDDEN: Final = "***"
 
@@ -87,6 +89,13 @@ class _ListKind(Kind):
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise ValueError(value)
         return tuple(value)
+
+
+class _CheckedListKind(_ListKind):
+    """A list whose texts have a form, and no commas in them."""
+
+    def of_toml(self, value: Any) -> Any:
+        return self.of_text(",".join(super().of_toml(value)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +199,21 @@ def _one_of(*choices: str) -> Kind:
     return Kind(" or ".join(choices), chosen)
 
 
+def _network(text: str) -> str:
+    return str(ip_network(text, strict=False))
+
+
+def _networks(text: str) -> tuple[str, ...]:
+    return tuple(_network(part) for part in _parts(text))
+
+
+def _host_names(text: str) -> tuple[str, ...]:
+    names = _parts(text)
+    if not all(_HOST_NAME.fullmatch(name) for name in names):
+        raise ValueError(text)
+    return names
+
+
 def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -203,6 +227,9 @@ _SECONDS: Final = Kind("a number of seconds", _seconds, (int, float))
 _LEASE: Final = _seconds_between(1, 600)
 _LISTEN: Final = Kind("HOST:PORT", _listen)
 _LIST: Final = _ListKind("a list of texts (in a variable: with commas between them)", _parts, list)
+
+_HOSTS: Final = _CheckedListKind("a list of host names, each with a port or without", _host_names, list)
+_NETWORKS: Final = _CheckedListKind("a list of addresses and networks, as 10.0.0.0/8", _networks, list)
 
 _S3_KEY: Final = "storage.s3.access_key_id"
 
@@ -255,6 +282,24 @@ SETTINGS: Final[dict[str, Setting]] = {
             unset="no TLS",
             flag="--tls-key",
             meaning="A PEM file with the certificate's private key, not encrypted.",
+        ),
+        Setting(
+            name="http.hosts",
+            kind=_HOSTS,
+            default=(),
+            meaning="Public names of the server; once set, requests that name another host are refused.",
+        ),
+        Setting(
+            name="http.trusted_proxies",
+            kind=_NETWORKS,
+            default=(),
+            meaning="Addresses and networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count.",
+        ),
+        Setting(
+            name="http.secure_cookies",
+            kind=_one_of("auto", "always", "never"),
+            default="auto",
+            meaning="Whether browsers send the login cookie by HTTPS only: `auto` if the login came by HTTPS, here or to a trusted proxy.",
         ),
         Setting(
             name="installation.user_name",

@@ -61,8 +61,12 @@ class AsgiClient:
         body: bytes | Iterable[bytes] = b"",
         headers: Mapping[str, str] | None = None,
         hang_up: bool = False,
+        peer: str = "",
     ) -> Answer:
-        """Send a request and return the whole answer. `path` is percent-encoded; `hang_up` ends in the middle."""
+        """Send a request and return the whole answer. `path` is percent-encoded; `hang_up` ends in the middle.
+
+        `peer` is the address that it seems to come from.
+        """
         sent = {**self.extra, **(headers or {})}
         if self.authorization is not None:
             sent.setdefault("authorization", self.authorization)
@@ -71,8 +75,9 @@ class AsgiClient:
             sent.setdefault("content-type", "application/json")
         chunks = [body] if isinstance(body, bytes) else list(body)
         query_string = query if isinstance(query, str) else urlencode(query, doseq=True)
-        scope = {
+        scope: dict[str, Any] = {
             "type": "http",
+            "client": (peer, 1) if peer else None,
             "method": method,
             "path": unquote(self.root + path, errors="replace"),
             "raw_path": (self.root + path).encode(),

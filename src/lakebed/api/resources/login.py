@@ -11,6 +11,7 @@ from lakebed.api.operation import Access, Operations
 from lakebed.api.reply import empty_reply, json_reply
 from lakebed.catalog.planned import unsupported
 from lakebed.env.clock import SECOND
+from lakebed.http.pages import require_known_host
 from lakebed.http.reply import Reply
 from lakebed.limits import LOGIN_SECONDS
 from lakebed.model.auth import KeyPair
@@ -124,6 +125,7 @@ async def get_setup_state(call: Call) -> Reply:
 )
 async def set_up(call: Call) -> Reply:
     """Create the first user, once."""
+    require_known_host(call.raw_headers, call.services.front.hosts)
     body = call.body(SetupBody)
     pair = None
     if body.key is not None:
@@ -157,8 +159,14 @@ async def set_comm_prefs(_call: Call) -> Reply:
 async def log_in(call: Call) -> Reply:
     """Open a session: its token is in the body, and in a cookie."""
     body = call.body(LoginInformation)
-    session = await call.services.auth.authenticator.login(body.access_key_id, body.secret_access_key)
-    cookie = set_login_cookie(session.token, seconds=LOGIN_SECONDS, secure=call.services.secure_cookies)
+    front = call.services.front
+    session = await call.services.auth.authenticator.login(
+        body.access_key_id,
+        body.secret_access_key,
+        client=front.proxies.client(call.peer, call.raw_headers),
+    )
+    secure = front.are_cookies_secure(call.peer, call.raw_headers)
+    cookie = set_login_cookie(session.token, seconds=LOGIN_SECONDS, secure=secure)
     return json_reply(
         200,
         AuthenticationToken(session.token, session.expires_at // SECOND),

@@ -23,6 +23,7 @@ from lakebed.env.clock import SECOND, Instant
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.http.dates import http_date
 from lakebed.http.reply import Headers, Reply
+from lakebed.http.sandbox import ATTACHMENT, SANDBOX, is_active
 from lakebed.limits import DELETE_BATCH, LIST_PAGE_DEFAULT
 from lakebed.model.entries import Entry
 from lakebed.model.ids import parse_path
@@ -455,16 +456,16 @@ async def _sign_all(call: Call, listed: Sequence[ObjectStats]) -> None:
 
 
 def _object_headers(entry: Entry) -> Headers:
-    disposition = b"inline" if entry.content_type.startswith(_INLINE_TYPES) else b"attachment"
+    content_type = _header_text(entry.content_type) or b"application/octet-stream"
+    is_shown = entry.content_type.startswith(_INLINE_TYPES) and not is_active(content_type)
     return (
         (b"etag", b'"%s"' % _header_text(entry.checksum)),
         (b"last-modified", http_date(entry.mtime)),
-        (b"content-type", _header_text(entry.content_type) or b"application/octet-stream"),
+        (b"content-type", content_type),
         (b"cache-control", b"no-store, must-revalidate"),
         (b"expires", b"0"),
-        (b"x-content-type-options", b"nosniff"),
-        (b"content-disposition", disposition),
-        (b"content-security-policy", b"default-src 'none'"),
+        *SANDBOX,
+        (b"content-disposition", b"inline") if is_shown else ATTACHMENT,
     )
 
 

@@ -1,0 +1,42 @@
+"""`Proxies`: which machines may say for whom they ask. Pure.
+
+`X-Forwarded-For` and `X-Forwarded-Proto` count only on connections of a trusted proxy: anybody can send them.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+_REMEMBERED: Final = 1024
+
+
+class Proxies:
+    """The proxies in front of the server, by address or network (`10.0.0.0/8`)."""
+
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        self._networks = [ip_network(each) for each in networks]
+        self._trusts = lru_cache(maxsize=_REMEMBERED)(self._is_inside)
+
+    def client(self, peer: str, headers: Mapping[bytes, bytes]) -> str:
+        """Return the address of the client: the last one that no trusted proxy has."""
+        if not self._networks or not self._trusts(peer):
+            return peer
+        forwarded = headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")
+        for address in reversed([each.strip() for each in forwarded]):
+            if address and not self._trusts(address):
+                return address
+        return peer
+
+    def is_https(self, peer: str, headers: Mapping[bytes, bytes]) -> bool:
+        """Return whether a trusted proxy says that the client came by HTTPS."""
+        if not self._networks or not self._trusts(peer):
+            return False
+        return headers.get(b"x-forwarded-proto", b"").rpartition(b",")[2].strip().lower() == b"https"
+
+    def _is_inside(self, address: str) -> bool:
+        try:
+            found = ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._networks)
