@@ -1,7 +1,10 @@
 """Commit records written as they are given: how a history moves between installations.
 
-A record stands for a tree, so its metarange must be there, and it comes after its
-parents. It is nobody's HEAD until a ref is put on it.
+A record stands for a tree, which must be that of a standing commit of this repository (or the empty one), and it
+comes after its parents. It is nobody's HEAD until a ref is put on it.
+
+It is written in one step with a look at the commit whose tree it has. A collector condemns commits before it lists
+them: so it has met the record, or the step has met the condemned commit, and nothing was written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +14,10 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
-from lakebed.catalog.metadata_files import find_file
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
 from lakebed.model.commits import Commit
 from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Nonce, is_commit_id
+from lakebed.model.repository import Repository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class CommitRecords:
 
         Raises:
             InvalidInputError: an id that is none, or a generation that does not follow the parents'.
-            NotFoundError: a parent or the metarange is not there.
+            NotFoundError: a parent is not there; no commit has the metarange, or those that have it have expired.
             AlreadyExistsError: `COMMIT_EXISTS`: there is another commit with that id.
         """
         self._caller.require(Action.CREATE_COMMIT, repository_arn(repo_name))
@@ -61,23 +64,34 @@ class CommitRecords:
             raise InvalidInputError(
                 ErrorKind.INVALID_ARGUMENT, f"generation must be {expected}: one more than the parents'"
             )
-        if record.metarange != EMPTY_TREE:
-            await find_file(self._engine, repo, "meta_range", record.metarange)
-        # As for a tree that is committed by its id: see `Commits.commit`.
-        await self._engine.gc.discard(repo)
-        await commits.add(
-            repo,
-            Commit(
-                id=CommitId(record.id),
-                committer=record.committer,
-                message=record.message,
-                tree=MetarangeId(record.metarange),
-                date=record.date,
-                created_at=await self._engine.parts.kv.now(),
-                parents=tuple(each.id for each in parents),
-                generation=record.generation,
-                nonce=Nonce(self._engine.parts.ids.token()),
-                metadata=dict(record.metadata),
-            ),
+        tree = MetarangeId(record.metarange)
+        commit = Commit(
+            id=CommitId(record.id),
+            committer=record.committer,
+            message=record.message,
+            tree=tree,
+            date=record.date,
+            created_at=await self._engine.parts.kv.now(),
+            parents=tuple(each.id for each in parents),
+            generation=record.generation,
+            nonce=Nonce(self._engine.parts.ids.token()),
+            metadata=dict(record.metadata),
         )
-        await self._engine.gc.discard(repo)
+        if tree == EMPTY_TREE:
+            await commits.add(repo, commit)
+        else:
+            await self._add_beside(repo, await commits.find_by_tree(repo, tree), commit)
+
+    async def _add_beside(self, repo: Repository, source: CommitId, commit: Commit) -> None:
+        """Write the record of a commit with the tree of `source`, while that stands."""
+        commits = self._engine.parts.commits
+        fence = await commits.require_standing(repo, source)
+        try:
+            await commits.add(repo, commit, fence=fence)
+        except ConflictError as error:
+            if error.kind is not ErrorKind.FENCE_LOST:
+                raise
+            raise NotFoundError(
+                ErrorKind.COMMIT_NOT_FOUND,
+                f"commit {source}, which has the metarange {commit.tree}, has just expired: choose that of a newer one",
+            ) from error

@@ -7,7 +7,6 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import branch_arn, repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
-from lakebed.catalog.metadata_files import find_file
 from lakebed.model.commits import Commit
 from lakebed.model.ids import EMPTY_TREE, MetarangeId, parse_path
 from lakebed.model.repository import Repository
@@ -32,19 +31,14 @@ class Commits:
         source_metarange: str | None = None,
         force: bool = False,
     ) -> Commit:
-        """Commit what is staged, or a ready tree onto a clean branch."""
+        """Commit what is staged, or the tree of another commit of this repository onto a clean branch."""
         self._caller.require(Action.CREATE_COMMIT, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action="commit", force=force)
         if source_metarange is not None:
-            await find_file(self._engine, repo, "meta_range", source_metarange)
-            # Nobody may have named that tree for long: no sweep may go on, and no mark count that has not seen it.
-            await self._engine.gc.discard(repo)
-            made = await self._engine.committer.commit_tree(
+            return await self._engine.committer.commit_tree(
                 repo, name, request, MetarangeId(source_metarange)
             )
-            await self._engine.gc.discard(repo)
-            return made
         return await self._engine.committer.commit(repo, name, request)
 
     async def get(self, repo_name: str, ref: str) -> Commit:

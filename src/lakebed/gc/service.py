@@ -118,14 +118,10 @@ class GarbageCollection:
             repo, lambda state, _now: decisions.withdraw_marks(state, of.run, of.token)
         )
 
-    async def discard(self, repo: Repository) -> None:
-        """Forget every mark and stop every run: something that was garbage may have become referenced.
-
-        Whoever makes that possible calls it before, so that no sweep goes on, and after, so that no mark counts that
-        has not seen it.
-        """
-        await self._records.update(repo, lambda state, _now: decisions.discard(state))
-
     async def discard_restored(self, repo: Repository) -> None:
-        """As `discard`, around a restored dump: what is condemned there stays condemned."""
+        """Forget every mark and stop every run: a dump may make garbage referenced again.
+
+        Whoever restores one calls it before, so that no sweep goes on, and after, so that no mark counts that
+        has not seen it. What is condemned there stays condemned.
+        """
         await self._records.update(repo, decisions.discard_restored)

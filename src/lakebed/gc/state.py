@@ -179,33 +179,27 @@ def end(state: GcState, run: str, token: int, *, outcome: str, now: Instant) -> 
     return replace(state, lease=None, runs=runs)
 
 
-def discard(state: GcState) -> GcState:
-    """Forget what was marked, and stop whoever collects: something that was garbage may be referenced again.
+def withdraw_marks(state: GcState, run: str, token: int) -> GcState:
+    """Forget what was marked, for the run that has the lease: objects that marks list are about to come back.
 
     What those marks condemned stays condemned, because its objects may be gone.
-    """
-    if state.lease is None and not state.marks:
-        return state
-    return replace(_without_marks(state), lease=None)
-
-
-def withdraw_marks(state: GcState, run: str, token: int) -> GcState:
-    """As `discard`, by the run that has the lease, which goes on: objects that marks list are about to come back.
 
     Raises:
         FencedError: `LEASE_LOST`.
     """
     require(state, run, token)
-    return _without_marks(state) if state.marks else state
-
-
-def _without_marks(state: GcState) -> GcState:
+    if not state.marks:
+        return state
     settled_at = max([state.settled_at, *(begun_at(each.condemner) for each in state.marks)])
     return replace(state, marks=(), settled_at=settled_at)
 
 
 def discard_restored(state: GcState, now: Instant) -> GcState:
-    """As `discard`, for a dump: whoever condemned the commits in it, nobody here knows whether that was published."""
+    """Forget what was marked, and stop whoever collects: a dump may make garbage referenced again.
+
+    All that was condemned stays so: whoever condemned the commits in the dump, nobody here knows whether that was
+    published.
+    """
     return replace(state, lease=None, marks=(), settled_at=max(state.settled_at, now))
 
 

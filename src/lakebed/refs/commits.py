@@ -71,21 +71,29 @@ class Commits:
         )
         return await self.add(repo, commit)
 
-    async def add(self, repo: Repository, commit: Commit) -> Commit:
+    async def add(self, repo: Repository, commit: Commit, *, fence: VersionFence | None = None) -> Commit:
         """Write a commit's record, and return what it says. One that is there already is never overwritten, and no
         error if it says the same, but when it was written and which of several equal trees it has: an operation that
         starts over may come to the same commit again, by way of a tree that was compacted meanwhile.
 
+        With a `fence` it is written only while that holds (see `require_standing`).
+
         Raises:
             AlreadyExistsError: `COMMIT_EXISTS`: there is another commit with this id.
+            ConflictError: `FENCE_LOST`.
         """
         for _ in range(SWAP_ATTEMPTS_MAX):
             try:
                 await self._kv.swap(
-                    repo.partition, commit_key(commit.id), encode_commit(commit), expected=Expect.ABSENT
+                    repo.partition,
+                    commit_key(commit.id),
+                    encode_commit(commit),
+                    expected=Expect.ABSENT,
+                    fence=fence,
                 )
-            except ConflictError:
-                pass
+            except ConflictError as error:
+                if error.kind is ErrorKind.FENCE_LOST:
+                    raise
             except UnavailableError as error:
                 if not is_unknown(error):
                     raise
@@ -167,6 +175,29 @@ class Commits:
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    async def find_by_tree(self, repo: Repository, tree: MetarangeId) -> CommitId:
+        """Return the newest standing commit with exactly this tree. Every record is looked at, few are decoded.
+
+        Raises:
+            NotFoundError: `COMMIT_NOT_FOUND`: all commits that have it are condemned; `KEY_NOT_FOUND`: none ever had it.
+        """
+        found: list[Commit] = []
+        async for items in scan_records(self._kv, repo.partition, COMMITS_PREFIX):
+            likely = [decode_commit(item.value) for item in items if tree.encode() in item.value]
+            found += [commit for commit in likely if commit.tree == tree]
+        if not found:
+            raise NotFoundError(
+                ErrorKind.KEY_NOT_FOUND, f"there is no metarange {tree!r} of a commit in {repo.name}"
+            )
+        standing = [commit for commit in found if not commit.condemned_by]
+        if not standing:
+            raise NotFoundError(
+                ErrorKind.COMMIT_NOT_FOUND,
+                f"commit {found[0].id}, which has the metarange {tree}, has expired and its objects are being removed: "
+                "choose that of a newer one",
+            )
+        return max(standing, key=lambda commit: commit.created_at).id
 
     async def scan(self, repo: Repository, *, after: str = "") -> AsyncIterator[list[Commit]]:
         """Yield pages of all commits with an id greater than `after`, in order of id, as they are stored now."""

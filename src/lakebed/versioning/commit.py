@@ -59,19 +59,25 @@ class Committer:
     async def commit_tree(
         self, repo: Repository, name: BranchName, request: CommitRequest, tree: MetarangeId
     ) -> Commit:
-        """Commit a tree that already exists. The branch must be clean."""
+        """Commit the tree of another commit. The branch must be clean.
+
+        No other tree will do: a collector knows what a commit names and what an operation reads, and may have let go
+        whatever else lies in the store.
+
+        Raises:
+            NotFoundError: no commit has that tree, or those that have it have expired.
+        """
+        source = await self._parts.commits.find_by_tree(repo, tree)
 
         async def build(attempt: Attempt) -> Commit:
             await self._heads.require_clean(attempt)
             if tree == await self._parts.base_tree(repo, attempt.started) and not request.allow_empty:
                 raise InvalidInputError(ErrorKind.NO_CHANGES, f"branch {name} has that tree already")
-            trees = await self._parts.trees_of(repo)
-            await trees.ranges(tree)
             return await store_commit(
                 self._parts, attempt, request, tree=tree, parents=(attempt.started.commit_id,)
             )
 
-        return await self._heads.run(repo, name, build)
+        return await self._heads.run(repo, name, build, reads=(source,))
 
     async def _new_tree(self, attempt: Attempt, base: MetarangeId) -> tuple[MetarangeId, bool]:
         """Return the tree to commit, and whether it differs from `base` for a user."""

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from lakebed.errors import LakebedError
+from lakebed.catalog.commit_records import CommitRecord
+from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, NotFoundError
 from lakebed.model.ids import BranchName, CommitId
 from lakebed.refs.condemned import is_final
+from lakebed.refs.keys import commit_key
 from lakebed.staging.appending import SegmentUse
 from lakebed.testing.lake import COMMIT
 from lakebed.versioning.merge import MergeRequest
@@ -20,6 +22,7 @@ from tests.unit.gc.world import DAY, World, open_world
 Build = Callable[[World, str], Awaitable[object]]
 
 OTHER = BranchName("other")
+RECORD = "ab" * 32
 
 
 async def tag(world: World, commit: str) -> None:
@@ -39,7 +42,35 @@ async def merge(world: World, commit: str) -> None:
     await world.lake.engine.merger.merge(world.lake.repo, CommitId(commit), OTHER, request)
 
 
-BUILDS: dict[str, Build] = {"tag": tag, "branch": branch, "hard reset": hard_reset, "merge": merge}
+async def ready_tree(world: World, commit: str) -> None:
+    tree = (await world.lake.catalog.commits.get("lake", commit)).tree
+    await world.lake.catalog.commits.commit("lake", "other", COMMIT, source_metarange=tree)
+
+
+async def record(world: World, commit: str) -> None:
+    tree = (await world.lake.catalog.commits.get("lake", commit)).tree
+    made = CommitRecord(
+        id=RECORD,
+        committer="tester",
+        message="moved here",
+        metarange=tree,
+        date=1_700_000_000,
+        parents=(),
+        generation=1,
+    )
+    await world.lake.catalog.commit_records.create("lake", made)
+
+
+BUILDS: dict[str, Build] = {
+    "tag": tag,
+    "branch": branch,
+    "hard reset": hard_reset,
+    "merge": merge,
+    "ready tree": ready_tree,
+    "record": record,
+}
+# Each that can succeed in both worlds. A record needs fences.
+CASES = [(name, fences) for name in BUILDS for fences in (True, False) if fences or name != "record"]
 
 
 async def expiring(world: World) -> str:
@@ -85,8 +116,7 @@ async def require_safe(world: World, commit: str) -> None:
     assert not (condemner and is_final(state, condemner)), "condemned for ever, with somebody on it"
 
 
-@pytest.mark.parametrize("fences", [True, False])
-@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize(("name", "fences"), CASES)
 async def test_an_operation_between_two_steps_of_the_collector(name: str, fences: bool) -> None:
     number, outcomes = 0, set()
     reached = True
@@ -104,10 +134,13 @@ async def test_an_operation_between_two_steps_of_the_collector(name: str, fences
             await world.publish(of)
             world.kv.hook = None
             reached = bool(done)
-            if made == [True] and name == "merge":
+            if made == [True] and name in {"merge", "ready tree"}:
                 # Done before the refs were read again, it has the objects in a commit of its own.
                 other = await world.lake.engine.parts.branches.get(world.lake.repo, OTHER)
                 assert other.value.commit_id in listed.live
+            elif made == [True] and name == "record":
+                # A record that no ref is on expires by the same rules, and then no ref comes to be on it.
+                assert RECORD in listed.live or await world.condemned_by(RECORD)
             elif made == [True]:
                 await require_safe(world, commit)
                 assert commit in listed.live
@@ -116,8 +149,7 @@ async def test_an_operation_between_two_steps_of_the_collector(name: str, fences
     assert outcomes == {True, False}, "the scenario never reached the interesting part"
 
 
-@pytest.mark.parametrize("fences", [True, False])
-@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize(("name", "fences"), CASES)
 async def test_the_collector_between_two_steps_of_an_operation(name: str, fences: bool) -> None:
     number, outcomes = 0, set()
     reached = True
@@ -134,3 +166,43 @@ async def test_the_collector_between_two_steps_of_an_operation(name: str, fences
                 outcomes.add(made)
         number += 1
     assert False in outcomes, "the scenario never reached the interesting part"
+
+
+@pytest.mark.parametrize("name", BUILDS)
+async def test_nothing_is_built_on_what_has_expired_and_no_mark_is_lost_to_the_attempt(name: str) -> None:
+    async with open_world() as world:
+        commit = await expiring(world)
+        await world.mark()
+        state = await world.gc.state(world.lake.repo)
+
+        with pytest.raises(NotFoundError) as caught:
+            await BUILDS[name](world, commit)
+
+        assert caught.value.kind is ErrorKind.COMMIT_NOT_FOUND
+        assert await world.gc.state(world.lake.repo) == state
+        assert not await world.kv.get(world.lake.repo.partition, commit_key(CommitId(RECORD)))
+
+
+@pytest.mark.parametrize("build", [ready_tree, record])
+async def test_the_tree_of_a_commit_is_used_again_without_a_word_to_the_collector(build: Build) -> None:
+    async with open_world() as world:
+        commit = await world.lake.commit("main", a="1")
+        await world.lake.catalog.branches.create("lake", "other", "main")
+        await world.lake.commit("other", b="1")
+        await world.mark()
+        await world.begin()
+        state = await world.gc.state(world.lake.repo)
+
+        await build(world, commit)
+
+        assert await world.gc.state(world.lake.repo) == state
+
+
+async def test_without_fences_no_record_is_written_beside_a_tree() -> None:
+    async with open_world(fences=False, staging_segments=SegmentUse.ALWAYS) as world:
+        commit = await world.lake.commit("main", a="1")
+
+        with pytest.raises(InvalidInputError) as caught:
+            await record(world, commit)
+
+        assert caught.value.kind is ErrorKind.UNSUPPORTED

@@ -8,7 +8,6 @@ from lakebed.env.clock import Instant, after
 from lakebed.errors import ConflictError, ErrorKind, FencedError, InvalidInputError, NotFoundError
 from lakebed.gc.state import (
     begin,
-    discard,
     discard_restored,
     end,
     find_run,
@@ -192,13 +191,12 @@ def test_marks_that_are_no_longer_listed_still_condemn_for_ever() -> None:
     assert all(is_final(state, attempt) for attempt in attempts)
 
 
-@pytest.mark.parametrize("restored", [False, True])
-def test_what_is_discarded_stops_runs_and_sweeps_and_revives_nothing(restored: bool) -> None:
+def test_what_is_discarded_stops_runs_and_sweeps_and_revives_nothing() -> None:
     state = prepared(begun())
     attempt = lease_of(state).attempt
     state = published(state)
     lease = lease_of(state)
-    state = discard_restored(state, NOW) if restored else discard(state)
+    state = discard_restored(state, NOW)
     assert state.marks == ()
     assert is_final(state, attempt)
     with pytest.raises(FencedError):
@@ -227,7 +225,6 @@ def test_a_run_that_has_the_lease_withdraws_marks_and_goes_on_and_revives_nothin
 def test_a_dump_brings_condemned_commits_that_nobody_may_revive() -> None:
     foreign = lease_of(prepared(begun())).attempt
     assert is_final(discard_restored(GcState(), after(NOW, 1)), foreign)
-    assert discard(GcState()) == GcState()
 
 
 def test_ending_gives_the_lease_back_and_is_remembered() -> None:

@@ -31,7 +31,7 @@ class CommitCreation(msgspec.Struct):
 
 
 class CommitQuery(msgspec.Struct):
-    """`source_metarange` commits a tree that exists already, onto a clean branch."""
+    """`source_metarange` commits the tree of another commit of this repository, onto a clean branch."""
 
     source_metarange: str | None = None
 
