@@ -209,8 +209,15 @@ SWAP_ATTEMPTS_MAX = 64
 COMMIT_ATTEMPTS_MAX = 64
 BACKOFF_SECONDS = 0.002
 BACKOFF_MAX_SECONDS = 0.5
-# How long the winner of a race for HEAD leaves the branch to the losers: as long as its own try took, at most this.
-HEAD_PAUSE_SECONDS_MAX = 0.5
+# How long whoever wants to move HEAD lets one go first that came earlier and has lost: so many times what its lost try
+# took, because the next one need not be as quick; at least long enough for a try on a busy machine; at most as long
+# as an entry in `pending` is good for without being renewed, twice.
+HEAD_PATIENCE = 3.0
+HEAD_PATIENCE_SECONDS = 0.25
+HEAD_PATIENCE_SECONDS_MAX = 30.0
+# How often it looks meanwhile: eight times in a try of the other one, within these bounds.
+HEAD_LOOK_SECONDS = 0.005
+HEAD_LOOK_SECONDS_MAX = 0.25
 
 # Readers hold a branch record at most this long before they read it again; what leaves a branch stays readable for it.
 GRACE_SECONDS = 15 * 60.0
@@ -518,6 +525,7 @@ assert SEGMENT_SHARED_DATASETS <= SEGMENT_DATASETS_MAX
 assert GC_RENEW_SECONDS * 3 <= GC_LEASE_SECONDS
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
 assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
+assert 2 * HEAD_PATIENCE_SECONDS_MAX <= PENDING_TIMEOUT_SECONDS
 assert PIN_SECONDS < GRACE_SECONDS
 assert KV_PARTITION_BYTES_MAX + KV_KEY_BYTES_MAX < 2_704
 assert POSTGRES_STATEMENT_SECONDS < POSTGRES_REPLY_SECONDS

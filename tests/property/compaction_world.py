@@ -185,7 +185,9 @@ class World:
             return
         before = self.branch
         clean = self.read(operation.started) == self.committed
-        ended = record.abandon(before, operation.nonce, started=operation.started, clean=clean, now=self.now)
+        ended = record.abandon(
+            before, operation.nonce, clean=operation.started if clean else None, now=self.now
+        )
         self.swap(ended)
 
     def renew_commit(self) -> None:

@@ -119,8 +119,8 @@ def retired_layers_not_read_back(patch: pytest.MonkeyPatch) -> None:
 def heads_that_do_not_seal(patch: pytest.MonkeyPatch) -> None:
     original = head.begin
 
-    def begin(branch, nonce, commits, now):
-        begun = original(branch, nonce, commits, now)
+    def begin(branch, nonce, commits, now, **rest):
+        begun = original(branch, nonce, commits, now, **rest)
         return replace(
             begun, staging_token=branch.staging_token, sealed=branch.sealed, next_seq=branch.next_seq
         )

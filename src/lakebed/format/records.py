@@ -74,6 +74,8 @@ class _Pending(Stored):
     commits: tuple[CommitId, ...]
     renewed_at: Instant
     below: int | None = None
+    since: Instant | None = None
+    lost_seconds: float = 0.0
 
 
 class _Slot(Stored):
@@ -255,7 +257,10 @@ def encode_branch(record: BranchRecord) -> bytes:
             record.min_era,
             _store_slot(record.l2_slot),
             _store_slot(record.fold_slot),
-            {nonce: _Pending(p.commits, p.renewed_at, p.below) for nonce, p in record.pending.items()},
+            {
+                nonce: _Pending(p.commits, p.renewed_at, p.below, p.since, p.lost_seconds)
+                for nonce, p in record.pending.items()
+            },
             tuple(map(_store_retired, record.retired)),
             record.stashes,
             record.hidden,
@@ -300,7 +305,13 @@ def decode_branch(data: bytes) -> BranchRecord:
             l2_slot=_load_slot(s.l2_slot),
             fold_slot=_load_slot(s.fold_slot),
             pending={
-                nonce: Pending(commits=p.commits, renewed_at=p.renewed_at, below=p.below)
+                nonce: Pending(
+                    commits=p.commits,
+                    renewed_at=p.renewed_at,
+                    below=p.below,
+                    since=p.since,
+                    lost_seconds=p.lost_seconds,
+                )
                 for nonce, p in s.pending.items()
             },
             retired=tuple(map(_load_retired, s.retired)),

@@ -28,6 +28,10 @@ class Pending:
     renewed_at: Instant
     below: int | None = None
     """Layers with a smaller `seq` are what it builds on; None, from an older lakebed: any may be."""
+    since: Instant | None = None
+    """When the operation came; None, from an older lakebed: nobody knows."""
+    lost_seconds: float = 0.0
+    """How long the last try took that it has lost to another; 0: it has lost none."""
 
     def is_live(self, now: Instant) -> bool:
         """Return whether its owner is not taken for dead."""

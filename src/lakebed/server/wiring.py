@@ -141,7 +141,7 @@ def wire(around: Surroundings) -> Wired:
         processes=around.processes,
         lifetimes=around.lifetimes,
     )
-    heads = HeadChanges(parts)
+    heads = HeadChanges(parts, repositories)
     resolver = Resolver(branches=branches, tags=tags, commits=commits)
     view = View(parts)
     readings = Readings(kv, repositories=repositories, resolver=resolver, view=view)

@@ -104,8 +104,18 @@ def reset(branch: Branch, token: StagingToken, now: Instant) -> Branch:
     )
 
 
-def begin(branch: Branch, nonce: Nonce, commits: tuple[CommitId, ...], now: Instant) -> Branch:
-    """Seal, and say that an operation is building a new HEAD on `commits`.
+def begin(
+    branch: Branch,
+    nonce: Nonce,
+    commits: tuple[CommitId, ...],
+    now: Instant,
+    *,
+    since: Instant | None = None,
+    lost_seconds: float = 0.0,
+) -> Branch:
+    """Seal, and say that an operation, which came at `since` (or now), is building a new HEAD on `commits`.
+
+    `lost_seconds` is how long the try took that it has lost before this one.
 
     Raises:
         UnavailableError: too many such operations are under way.
@@ -117,8 +127,27 @@ def begin(branch: Branch, nonce: Nonce, commits: tuple[CommitId, ...], now: Inst
             f"{len(alive)} commits and merges into {branch.name} are under way: try again when one has ended",
         )
     sealed = seal(branch)
-    alive[nonce] = Pending(commits=commits, renewed_at=now, below=sealed.next_seq)
+    alive[nonce] = Pending(
+        commits=commits,
+        renewed_at=now,
+        below=sealed.next_seq,
+        since=now if since is None else since,
+        lost_seconds=lost_seconds,
+    )
     return replace(sealed, pending=alive)
+
+
+def next_in_line(branch: Branch, nonce: Nonce, since: Instant, now: Instant) -> tuple[Nonce, Pending] | None:
+    """Return the operation that came first of all those which have lost a race for HEAD, if that is another one."""
+    losers = [
+        (entry.since, other, entry)
+        for other, entry in branch.pending.items()
+        if entry.since is not None and entry.lost_seconds > 0 and entry.is_live(now)
+    ]
+    if not losers:
+        return None
+    came, other, entry = min(losers, key=lambda each: each[:2])
+    return (other, entry) if (came, other) < (since, nonce) else None
 
 
 def renew(branch: Branch, nonce: Nonce, now: Instant) -> Branch:
@@ -188,23 +217,23 @@ def require_unmoved(branch: Branch, nonce: Nonce, *, started: Branch) -> None:
         )
 
 
-def abandon(branch: Branch, nonce: Nonce, *, started: Branch, clean: bool, now: Instant) -> Branch:
+def abandon(branch: Branch, nonce: Nonce, *, clean: Branch | None, now: Instant) -> Branch:
     """End an operation that makes no new HEAD.
 
-    If it found that the layers it sealed change nothing (`clean`), they go too, so
+    If it found that the layers it sealed change nothing (`clean`: the branch that it began with), they go too, so
     that refused merges do not pile up layers.
     """
     if nonce not in branch.pending:
         return branch
     pending = {key: entry for key, entry in branch.pending.items() if key != nonce}
     ended = replace(branch, pending=pending)
-    if not clean:
+    if clean is None:
         return ended
     try:
-        require_unmoved(branch, nonce, started=started)
+        require_unmoved(branch, nonce, started=clean)
     except ConflictError:
         return ended
-    kept = len(branch.sealed) - len(started.sealed)
+    kept = len(branch.sealed) - len(clean.sealed)
     return replace(
         _without_tree(ended, now),
         sealed=branch.sealed[:kept],

@@ -22,12 +22,12 @@ from lakebed.kv.port import KVStore
 from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryObjects
-from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.cleaner import Cleaner
 from lakebed.server.wiring import Surroundings, Wired, wire
 from lakebed.staging.appending import SegmentUse
+from lakebed.testing.outside import OutsideMemory
 from lakebed.versioning.commit import CommitRequest
 
 COMMIT = CommitRequest(committer="tester", message="a commit")
@@ -74,12 +74,12 @@ async def open_lake(
     ids: IdSource | None = None,
     cut_rule: CutRule = DEFAULT_RULE,
     staging_segments: SegmentUse = SegmentUse.AUTO,
+    outside: ObjectStore | None = None,
 ) -> AsyncIterator[Lake]:
-    """Yield an engine on `kv` (in memory unless given) with an empty repository."""
-    async with open_wired(kv, clock=clock, ids=ids, cut_rule=cut_rule, staging_segments=staging_segments) as (
-        wired,
-        used,
-    ):
+    """Yield an engine on `kv` (in memory unless given) with an empty repository, which may import from `outside`."""
+    async with open_wired(
+        kv, clock=clock, ids=ids, cut_rule=cut_rule, staging_segments=staging_segments, outside=outside
+    ) as (wired, used):
         repo = await wired.catalog.repositories.create("lake", "mem://lake")
         yield Lake(used, wired.engine, wired.catalog, wired.cleaner, repo)
 
@@ -95,6 +95,7 @@ async def open_wired(
     staging_segments: SegmentUse = SegmentUse.AUTO,
     lifetimes: Lifetimes | None = None,
     shared: Mapping[str, float] | None = None,
+    outside: ObjectStore | None = None,
 ) -> AsyncIterator[tuple[Wired, KVStore]]:
     """Yield an engine without a repository, and the KV it is on."""
     clock = clock or SystemClock()
@@ -110,7 +111,7 @@ async def open_wired(
             Surroundings(
                 kv=store_kv,
                 open_store=open_store,
-                external=ExternalAddresses(import_prefixes=(), namespaces=lambda: ()),
+                external=OutsideMemory(outside or MemoryObjects()),
                 canonical_namespace=normalise_namespace,
                 cache=RangeCache(None, workers=workers),
                 workers=workers,

@@ -3,7 +3,8 @@
 The sources are listed, sorted into a tree of their own, laid into the branch's
 tree in place of what was below the destination prefixes, and committed. It is a
 change of HEAD like any other (see `head`): the branch must be clean, and what
-was listed in one try serves the next.
+was listed in one try serves the next, under the same nonce. It ends within half a
+minute after its repository was deleted.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from lakebed.format.blocks import ENTRY_SCHEMA, entry_block
 from lakebed.limits import PATH_BYTES_MAX
 from lakebed.model.commits import Commit
 from lakebed.model.entries import Entry
-from lakebed.model.ids import BranchName, MetarangeId, parse_path
+from lakebed.model.ids import BranchName, MetarangeId, Nonce, parse_path
 from lakebed.model.repository import Repository
 from lakebed.objects.external import ExternalAddresses, ExternalObject
 from lakebed.objects.port import ObjectInfo
@@ -85,14 +86,16 @@ class Importer:
         metadata = {_STRATEGY_KEY: "source-wins", **request.metadata}
         request = replace(request, metadata=metadata)
         gathered: MetarangeId | None = None
+        gathered_by: Nonce | None = None
 
         async def build(attempt: Attempt) -> Commit:
-            nonlocal gathered
+            nonlocal gathered, gathered_by
             await self._heads.require_clean(attempt)
             dest = await self._parts.base_tree(repo, attempt.started)
             trees = await self._parts.trees_of(repo)
-            if gathered is None:
+            if gathered is None or gathered_by != attempt.nonce:
                 gathered = await self._gather(attempt, sources, dest, progress)
+                gathered_by = attempt.nonce
             replaced = await trees.replace_prefixes(
                 dest,
                 [path.destination for path in paths if path.kind is ImportKind.PREFIX],

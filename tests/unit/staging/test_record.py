@@ -75,8 +75,8 @@ def test_a_new_head_retires_the_compacted_tree_and_stops_who_makes_another():
 def test_an_operation_that_finds_no_change_drops_the_tree_and_one_that_does_not_look_keeps_it():
     started = begin(compacted(), ME, (), NOW)
 
-    dropped = abandon(started, ME, started=started, clean=True, now=later(1))
-    kept = abandon(started, ME, started=started, clean=False, now=later(1))
+    dropped = abandon(started, ME, clean=started, now=later(1))
+    kept = abandon(started, ME, clean=None, now=later(1))
 
     assert without_tree(dropped)
     assert dropped.retired_trees == RETIRED

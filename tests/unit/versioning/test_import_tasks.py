@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from lakebed.format.tasks import decode_task, encode_task
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Expect
 from lakebed.limits import TASK_DEAD_SECONDS, TASK_LIFETIME_SECONDS
-from lakebed.model.ids import Nonce
+from lakebed.model.ids import BranchName, Nonce
 from lakebed.model.tasks import Task, TaskState
 from lakebed.refs.keys import TASKS_PREFIX, task_key
 from lakebed.testing.lake import COMMIT, Lake
@@ -104,13 +105,16 @@ async def lake(
         gate.opened.set()
 
 
-async def start(lake: Lake) -> str:
-    source = ImportPath(
+def source(lake: Lake) -> ImportPath:
+    return ImportPath(
         kind=ImportKind.PREFIX,
         address=f"local://{lake.engine.importer._temp}/outside/",
         destination="in/",
     )
-    return (await lake.catalog.imports.start("lake", "main", [source], COMMIT)).id
+
+
+async def start(lake: Lake) -> str:
+    return (await lake.catalog.imports.start("lake", "main", [source(lake)], COMMIT)).id
 
 
 async def status(lake: Lake, task: str) -> Task:
@@ -158,6 +162,51 @@ async def test_a_cancelled_import_leaves_nothing(lake: Lake, site: Site, gate: G
     with pytest.raises(ConflictError) as caught:
         await lake.catalog.imports.cancel("lake", "main", task)
     assert caught.value.kind is ErrorKind.TASK_COMPLETED
+
+
+@pytest.mark.parametrize("gone", ["repository", "namesake", "branch"])
+async def test_an_import_stops_when_what_it_is_for_has_gone(lake: Lake, gate: Gate, gone: str) -> None:
+    await lake.catalog.branches.create("lake", "dev", "main")
+    running = asyncio.create_task(
+        lake.engine.importer.run(lake.repo, BranchName("dev"), [source(lake)], COMMIT)
+    )
+    await gate.reached.wait()
+    if gone == "branch":
+        await lake.catalog.branches.delete("lake", "dev")
+    else:
+        await lake.catalog.repositories.delete("lake")
+    if gone == "namesake":
+        await lake.catalog.repositories.create("lake", f"{lake.repo.namespace}-again")
+
+    # The gate is closed: whoever does not stop by itself stands there for ever.
+    with pytest.raises(NotFoundError) as caught:
+        await asyncio.wait_for(running, 60)
+    wanted = {
+        "repository": ErrorKind.REPO_NOT_FOUND,
+        "namesake": ErrorKind.REPO_NOT_FOUND,
+        "branch": ErrorKind.BRANCH_NOT_FOUND,
+    }
+    assert caught.value.kind is wanted[gone]
+    assert list(lake.engine.importer._temp.glob("import-*")) == []
+
+
+async def test_an_import_that_was_taken_for_dead_begins_again_under_another_name(
+    lake: Lake, gate: Gate
+) -> None:
+    name, branches = BranchName("main"), lake.engine.parts.branches
+    running = asyncio.create_task(lake.engine.importer.run(lake.repo, name, [source(lake)], COMMIT))
+    await gate.reached.wait()
+    gate.reached.clear()
+    (before,) = (await branches.get(lake.repo, name)).value.pending
+    await branches.update(
+        lake.repo, name, lambda b, _now: replace(b, pending={}), landed=lambda b: not b.pending
+    )
+
+    await asyncio.wait_for(gate.reached.wait(), 60)
+    (after,) = (await branches.get(lake.repo, name)).value.pending
+    gate.opened.set()
+    assert (await running).nonce == after != before
+    assert len(await lake.show("main")) == 9
 
 
 async def test_an_import_that_fails_says_why(lake: Lake, gate: Gate) -> None:
