@@ -118,6 +118,7 @@ class ErrorKind(StrEnum):
     SPARK_FAILED = "spark-failed"
     WORKER_BUSY = "worker-busy"
     TOO_MANY_LOGINS = "too-many-logins"
+    HELPER_DIED = "helper-died"
 
     LEASE_LOST = "lease-lost"
     REPO_TAKEN_OVER = "repo-taken-over"

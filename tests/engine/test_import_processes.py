@@ -1,6 +1,7 @@
 """Import as an installation does it: files are hashed in processes of their own."""
 
 import asyncio
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,3 +45,23 @@ async def test_files_and_what_is_wrong_with_them_pass_between_processes(tmp_path
         assert failed.state is TaskState.FAILED
         assert failed.error_kind == ErrorKind.INVALID_PATH
         assert "not valid Unicode" in failed.error
+
+
+async def test_an_import_works_after_its_helpers_were_killed(tmp_path: Path) -> None:
+    source = tmp_path / "outside"
+    source.mkdir()
+    (source / "one").write_text("1")
+    config = Config(data=tmp_path / "data", import_prefixes=(f"local://{source}",), processes=1)
+    everything = ImportPath(kind=ImportKind.PREFIX, address=f"local://{source}/", destination="in/")
+    async with open_installation(config) as wired:
+        await wired.catalog.repositories.create("lake", "local://lake")
+        before = set(multiprocessing.active_children())
+        assert (await run(wired, everything)).state is TaskState.DONE
+        helpers = set(multiprocessing.active_children()) - before
+        assert helpers
+        for helper in helpers:
+            helper.kill()
+        for number in range(2):
+            (source / f"more{number}").write_text("2")
+            again = await run(wired, everything)
+            assert (again.state, again.error) == (TaskState.DONE, "")

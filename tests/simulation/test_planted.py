@@ -3,7 +3,9 @@
 A law that nothing ever breaks may have stopped looking.
 """
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -12,6 +14,7 @@ import pytest
 from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.catalog.part_uploads import PartUploads
 from lakebed.compaction import fold, install
+from lakebed.env.work import ProcessWorkers
 from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.format.merge import newest_wins
 from lakebed.model.part_uploads import PartUploadState
@@ -166,6 +169,19 @@ def uploads_staged_without_a_claim(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartUploads, "_swapped", leave)
 
 
+def broken_pools_kept(patch: pytest.MonkeyPatch) -> None:
+    """A pool of helper processes that broke is used for ever."""
+
+    async def run(self, function, /, *args, **kwargs):
+        self._pool = self._pool or self._open_pool(self._processes)
+        try:
+            return await asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+        except BrokenExecutor as error:
+            raise self._died(str(error)) from error
+
+    patch.setattr(ProcessWorkers, "run", run)
+
+
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [
@@ -185,6 +201,7 @@ def uploads_staged_without_a_claim(patch: pytest.MonkeyPatch) -> None:
         (installs_without_a_guard, "compaction-stale"),
         (links_staged_before_they_are_claimed, "gc-repeats"),
         (uploads_staged_without_a_claim, "gc-repeats"),
+        (broken_pools_kept, "handed-in"),
     ],
 )
 def test_a_planted_bug_is_found(

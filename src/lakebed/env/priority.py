@@ -14,7 +14,8 @@ def be_nice(nice: int) -> None:
     if nice and sys.platform == "linux":
         # Elsewhere this would slow the whole process down.
         thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, max(nice, os.getpriority(os.PRIO_PROCESS, thread)))
+        with suppress(PermissionError):  # A sandbox. An error here would break the pool whose thread this is.
+            os.setpriority(os.PRIO_PROCESS, thread, max(nice, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def be_idle() -> None:

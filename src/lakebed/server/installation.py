@@ -12,6 +12,7 @@ from lakebed.committed.cache import RangeCache
 from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.env.work import ProcessWorkers, ThreadWorkers
+from lakebed.errors import ErrorKind, UnavailableError
 from lakebed.kv.open import open_kv
 from lakebed.kv.wrappers.metrics import MeteredKV
 from lakebed.model.repository import GoneRepository
@@ -69,7 +70,7 @@ async def open_engine(
         # Storage has threads of its own: a small put must not wait behind a merge.
         storage_workers = ThreadWorkers(config.threads)
         stack.callback(storage_workers.close)
-        processes = ProcessWorkers(config.processes)
+        processes = ProcessWorkers(config.processes, died=helper_died)
         stack.callback(processes.close)
         kv = await open_kv(config.kv_url or f"lmdb://{folder.kv}", clock=clock)
         stack.push_async_callback(kv.close)
@@ -123,6 +124,13 @@ async def open_engine(
         stack.push_async_callback(wired.engine.parts.staging.drain)
         stack.push_async_callback(wired.sessions.tasks.drain)
         yield wired
+
+
+def helper_died(why: str) -> UnavailableError:
+    """Return the error of work that helper processes could not do."""
+    return UnavailableError(
+        ErrorKind.HELPER_DIED, f"{why}: try again, with less at a time if this machine lacks memory"
+    )
 
 
 class _RememberedNamespaces:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from lakebed.errors import ErrorKind, LakebedError, UnavailableError, is_unknown
 from lakebed.format.blocks import change_block
@@ -18,6 +18,7 @@ from lakebed.staging.reader import LayersMovedError
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.history import Op, Outcome
 from lakebed.testing.simulation.process import SimProcess
+from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.world import World
 from lakebed.versioning.commit import CommitRequest
 from lakebed.versioning.merge import MergeRequest
@@ -30,6 +31,8 @@ PREFIXES = ("", "d/", "d/z", "f")
 _HAND_INS_MAX = 4
 _REPLY_LOST = 0.3
 
+R = TypeVar("R")
+T = TypeVar("T")
 Work = Callable[["Client"], Awaitable[object]]
 
 
@@ -218,7 +221,7 @@ class Client:
                 Entry(path=Path(path), address=f"data/{checksum}", checksum=checksum, size_bytes=1, mtime=now)
                 for path, checksum in contents.items()
             ]
-            name, block = BranchName(branch), change_block(entries)
+            name, block = BranchName(branch), await self._help(change_block, entries)
             unsure = False
             for _ in range(_HAND_INS_MAX):
                 try:
@@ -240,6 +243,20 @@ class Client:
             raise UnavailableError(ErrorKind.OUTCOME_UNKNOWN, "no answer, however often")
 
         return await lake.world.finish(op, upload, give_up_after=self._patience())
+
+    async def _help(self, function: Callable[[T], R], value: T) -> R:
+        """Let a helper process do some work. It may die, and so may the one that tries again: none else is an excuse."""
+        helpers, met = self.process.helpers, self.lake.world.met
+        died = helpers.died
+        try:
+            done = await self.process.engine.parts.processes.run(function, value)
+        except UnavailableError as error:
+            if helpers.died == died:
+                raise LawBrokenError(f"no helper of {self.process.name} died: {error}") from error
+            met["helper died twice"] += 1
+            raise
+        met["helper died"] += helpers.died > died
+        return done
 
     async def commit(self) -> Op:
         """Commit what is staged."""

@@ -150,6 +150,15 @@ class SimLoop(asyncio.BaseEventLoop):
         self._make_ready(handle, context)
         return handle
 
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """There is one thread only."""
+        return self.call_soon(callback, *args, context=context)
+
     def call_later(
         self,
         delay: float,

@@ -17,7 +17,7 @@ from lakebed.compaction.limits import CompactionLimits
 from lakebed.compaction.meters import CompactionMeters
 from lakebed.compaction.worker import CompactionWorker
 from lakebed.env.ids import SeededIds
-from lakebed.env.work import InlineWorkers
+from lakebed.env.work import InlineWorkers, ProcessWorkers
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.cut import CutRule
 from lakebed.kv.port import KVStore
@@ -30,11 +30,13 @@ from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.refs.segment_sweeper import SegmentSweeper
+from lakebed.server.installation import helper_died
 from lakebed.server.wiring import Surroundings, wire
 from lakebed.staging.appending import SegmentUse
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clock import SimClock
 from lakebed.testing.simulation.database import Database
+from lakebed.testing.simulation.helpers import Helpers
 from lakebed.testing.simulation.kv import SimKV
 from lakebed.testing.simulation.loop import OWNER, PART, SimLoop
 from lakebed.testing.simulation.network import Network
@@ -63,6 +65,8 @@ _OTHER_LIMITS = replace(
 )
 # Small, so that a handful of paths already makes a tree of several ranges.
 _CUT_RULE = CutRule(entries_expected=3, entries_max=6)
+# How many jobs kill the helper process that does them.
+_HELPER_DEATHS = 0.15
 # Every layer goes into the tree, at once.
 _EAGER_LIMITS = replace(_USUAL_LIMITS, fold_layers=100, fold_quiet_seconds=1000.0, l2_layers=1, seal_rows=1)
 
@@ -105,6 +109,7 @@ class SimProcess:
         if chance.happens(0.3):
             kv = SharedReads(kv)
         workers = InlineWorkers()
+        self.helpers = Helpers(chance.fork("helpers"), deaths=_HELPER_DEATHS)
         ids = SeededIds(chance.number())
         self.skew_seconds = chance.between(-3600, 3600)
         skewed = self._own_clock = SimClock(loop, skew_seconds=self.skew_seconds)
@@ -120,7 +125,7 @@ class SimProcess:
                 canonical_namespace=normalise_namespace,
                 cache=RangeCache(None, workers=workers),
                 workers=workers,
-                processes=workers,
+                processes=ProcessWorkers(2, died=helper_died, open_pool=self.helpers.open_pool),
                 clock=skewed,
                 ids=ids,
                 temp=Path(),

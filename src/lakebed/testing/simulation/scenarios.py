@@ -175,6 +175,8 @@ SCENARIOS: Mapping[str, Scenario] = {
             weather=Weather(lost=0.05, unanswered=0.15, late=0.1, slow=0.02),
         ),
         "handed in again",
+        "helper died",
+        "helper died twice",
         "written by segment, unanswered",
         "fold installed",
         segments=True,
