@@ -298,6 +298,22 @@ GC_SMALL_OBJECTS = 5_000_000
 # have published another mark.
 REFS_DUMP_ATTEMPTS_MAX = 3
 
+# How often a server lists the owners of a namespace: so long an old owner may still acknowledge writes after an adoption.
+NAMESPACE_WATCH_SECONDS = 60.0
+# What one round of that takes at most, and one repository: a full dump of a million commits is written in less.
+NAMESPACE_ROUND_SECONDS = 5.0
+NAMESPACE_STEP_SECONDS = 300.0
+# How often a server looks whether refs have moved, to dump them into the namespace: what a lost database loses at most.
+REFS_DUMP_SECONDS = 300.0
+# A dump holds only commits that are new since the one before. A full one comes after so many, or so long, because a
+# restore reads all from the last full one.
+REFS_DUMP_INCREMENTS_MAX = 200
+REFS_DUMP_FULL_SECONDS = 24 * 3600.0
+# Dumps are kept so long, and longer where a later one needs them.
+REFS_DUMP_KEPT_SECONDS = 7 * 24 * 3600.0
+# Commits that one increment looks at, one round trip for each generation. Beyond that a scan of all is cheaper.
+REFS_DUMP_WALK_MAX = 5_000
+
 # The record of a task (import, dump, restore) is kept this long after it ended.
 TASK_LIFETIME_SECONDS = 24 * 3600.0
 # A task that did not say that it is alive for this long belongs to a dead process.

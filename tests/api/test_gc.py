@@ -29,6 +29,7 @@ RUN_ACTIONS = [
 RUN_OPERATIONS = {
     "beginGarbageCollectionRun",
     "renewGarbageCollectionRun",
+    "startGarbageCollectionSweep",
     "publishGarbageCollectionMark",
     "endGarbageCollectionRun",
     "withdrawGarbageCollectionMarks",

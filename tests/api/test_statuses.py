@@ -60,6 +60,7 @@ SUCCESS: dict[str, set[int]] = {
     "retryCompaction": {200},
     "compactBranch": {202},
     "renewGarbageCollectionRun": {200},
+    "startGarbageCollectionSweep": {204},
     "publishGarbageCollectionMark": {200},
     "endGarbageCollectionRun": {204},
     "withdrawGarbageCollectionMarks": {204},

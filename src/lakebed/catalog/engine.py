@@ -15,8 +15,10 @@ from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.slices import SliceNamer
 from lakebed.refs.agreement import Agreement
+from lakebed.refs.automatic_dumps import AutomaticDumps
 from lakebed.refs.dump import RefsDumper
 from lakebed.refs.log import CommitLog
+from lakebed.refs.owners import taken_over
 from lakebed.refs.protection import STAGING_WRITE, Protection, blocks
 from lakebed.refs.repositories import Repositories
 from lakebed.refs.repository_metadata import RepositoryMetadata
@@ -53,6 +55,7 @@ class Engine:
     stashes: Stashes
     importer: Importer
     dumper: RefsDumper
+    automatic_dumps: AutomaticDumps
     compaction: CompactionService
     gc: GarbageCollection
     agreement: Agreement
@@ -111,6 +114,13 @@ def _protected(name: BranchName, action: str) -> DeniedError:
 
 
 def require_writable(repo: Repository, *, force: bool) -> None:
-    """Raise `DeniedError` if the repository is read-only and the caller did not insist."""
+    """Refuse to change a repository that is read-only, unless the caller insists, or that is another installation's.
+
+    Raises:
+        DeniedError: `READ_ONLY_REPO`.
+        FencedError: `REPO_TAKEN_OVER`, also with `force`.
+    """
+    if repo.taken_over_by:
+        raise taken_over(repo, repo.taken_over_by)
     if repo.read_only and not force:
         raise DeniedError(ErrorKind.READ_ONLY_REPO, f"repository {repo.name} is read-only")

@@ -83,6 +83,10 @@ class Collections:
         repo = await self._repo(repo_name, Action.RUN_GC)
         return await self._engine.gc.renew(repo, of), await self._engine.parts.kv.now()
 
+    async def start_sweep(self, repo_name: str, of: RunToken, mark: str) -> None:
+        """Make it safe for a run to delete what a mark lists; errors as for `GarbageCollection.start_sweep`."""
+        await self._engine.gc.start_sweep(await self._repo(repo_name, Action.RUN_GC), of, mark)
+
     async def publish(
         self, repo_name: str, of: RunToken, *, kind: MarkKind, counts: Mapping[str, int]
     ) -> Mark:

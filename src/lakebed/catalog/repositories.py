@@ -73,7 +73,8 @@ class Repositories:
         if delete_data:
             self._caller.require(Action.RUN_GC, repository_arn(name))
         repo = await self._engine.repo(name)
-        require_writable(repo, force=force)
+        if delete_data or not (force and repo.taken_over_by):  # What is left of it here may always go.
+            require_writable(repo, force=force)
         await self._engine.repositories.delete(repo, delete_data=delete_data)
 
     async def storage_use(self, name: str) -> StorageUse:

@@ -56,6 +56,18 @@ class GarbageCollection:
         )
         return decode(answer, GcLease)
 
+    def start_sweep(self, run: str, token: int, mark: str) -> None:
+        """Have refs dumped and a sweep announced; after that the run may delete what the mark lists."""
+        self._transport.post(
+            *self._path,
+            "runs",
+            run,
+            "sweep",
+            body={"token": token, "mark": mark},
+            repeatable=True,
+            timeout_seconds=CLIENT_HEAD_TIMEOUT_SECONDS,
+        )
+
     def prepare_uncommitted(self, run: str, token: int, *, continuation: str = "") -> PreparedUncommitted:
         """Have the next page of uncommitted addresses written; the first without a `continuation`."""
         body = {"run_id": run, "token": token, "continuation_token": continuation}

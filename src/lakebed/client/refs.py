@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from lakebed.client.replies import DumpStatus, RefsManifest, RestoreStatus, TaskStarted
+from lakebed.client.replies import DumpStatus, RefsManifest, RestoreStatus, TaskId
 from lakebed.client.transport import Transport, decode
 from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.limits import CLIENT_POLL_SECONDS, CLIENT_POLL_SECONDS_MAX
@@ -27,7 +27,7 @@ class Refs:
         Raises:
             UnavailableError: `OUTCOME_UNKNOWN`: the dump failed. Nothing is lost: start another.
         """
-        started = decode(self._transport.post(*self._path("dump")), TaskStarted)
+        started = decode(self._transport.post(*self._path("dump")), TaskId)
         status = self._wait(DumpStatus, "dump", started.id, on_progress)
         if status.refs is None:
             raise UnavailableError(
@@ -55,7 +55,7 @@ class Refs:
             "tags_meta_range_id": manifest.tags_meta_range_id,
             "force": force,
         }
-        started = decode(self._transport.post(*self._path("restore"), body=body), TaskStarted)
+        started = decode(self._transport.post(*self._path("restore"), body=body), TaskId)
         status = self._wait(RestoreStatus, "restore", started.id, on_progress)
         if status.error is not None and not status.unrestored:
             raise ConflictError(

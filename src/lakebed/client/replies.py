@@ -163,12 +163,6 @@ class ImportStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: ImportFailure | None = None
 
 
-class TaskStarted(msgspec.Struct, frozen=True):
-    """A task that the server has begun."""
-
-    id: str
-
-
 class RefsManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The names of a dump's files in the namespace."""
 

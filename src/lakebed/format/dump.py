@@ -1,14 +1,19 @@
 """Refs as Parquet: what a dump writes and a restore reads.
 
-One file for commits, one for branches, one for tags, with the columns below. Each
-says in its metadata, under `lakebed.dump`, which of the three it is and in which
+One file for commits, one for branches, one for tags, with the columns below; or one of
+kind `refs` with all three, for the dumps that a server writes by itself. Each
+says in its metadata, under `lakebed.dump`, which kind it is and in which
 version (JSON), so that any tool can read one and an older lakebed can refuse it.
 Commits come in row groups, so a long history is never one block.
+
+A `refs` file has row groups of branches, then of tags, then of commits; the column `row` says which. Its metadata
+also says whose refs these are and where in the chain of dumps the file stands (`RefsHead`).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +24,7 @@ from lakebed.env.clock import Instant
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.identity import decode_metadata, encode_metadata
 from lakebed.model.commits import Commit
-from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce, TagName
+from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce, RepoName, RepoUid, TagName
 
 VERSION: Final = 1
 _KEY: Final = b"lakebed.dump"
@@ -31,6 +36,7 @@ class DumpKind(StrEnum):
     COMMITS = "commits"
     BRANCHES = "branches"
     TAGS = "tags"
+    REFS = "refs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,46 +73,62 @@ _COLUMNS: Final = {
     DumpKind.BRANCHES: [("name", pa.string()), ("commit_id", pa.string()), ("hidden", pa.bool_())],
     DumpKind.TAGS: [("name", pa.string()), ("commit_id", pa.string())],
 }
+_COLUMNS[DumpKind.REFS] = [
+    ("row", pa.string()),
+    ("name", pa.string()),
+    ("hidden", pa.bool_()),
+    *_COLUMNS[DumpKind.COMMITS],
+]
+
+
+class RefsHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose refs a `refs` file holds, and its place among the dumps of that repository.
+
+    It holds every branch and tag, and the commits that are in none of the files from `base` to the one before. A file
+    whose number is its `base` holds every commit.
+    """
+
+    repository: RepoName
+    uid: RepoUid
+    default_branch: BranchName
+    generation: int
+    number: int
+    base: int
+    at: Instant
+    kind: str = DumpKind.REFS.value
+    version: int = VERSION
 
 
 class DumpWriter:
     """Builds one file of a dump, a row group at a time."""
 
-    def __init__(self, kind: DumpKind) -> None:
-        head = msgspec.json.encode({"version": VERSION, "kind": kind.value})
+    def __init__(self, kind: DumpKind, head: RefsHead | None = None) -> None:
+        assert (head is not None) is (kind is DumpKind.REFS)
+        self._kind = kind
+        said = msgspec.json.encode(head or {"version": VERSION, "kind": kind.value})
         fields = [pa.field(name, type_, nullable=False) for name, type_ in _COLUMNS[kind]]
-        self._schema = pa.schema(fields, metadata={_KEY: head})
+        self._schema = pa.schema(fields, metadata={_KEY: said})
         self._sink = pa.BufferOutputStream()
         self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
 
     def add_commits(self, commits: Sequence[Commit]) -> None:
         """Add a row group of commits."""
-        self._add(
-            [
-                (
-                    c.id,
-                    c.committer,
-                    c.message,
-                    c.tree,
-                    c.date,
-                    c.created_at,
-                    c.parents,
-                    c.generation,
-                    c.nonce,
-                    encode_metadata(c.metadata),
-                    c.condemned_by,
-                )
-                for c in commits
-            ]
-        )
+        before = ("commit", "", False) if self._kind is DumpKind.REFS else ()
+        self._add([(*before, *_commit_row(commit)) for commit in commits])
 
     def add_branches(self, branches: Sequence[DumpedBranch]) -> None:
         """Add a row group of branches."""
-        self._add([(b.name, b.commit_id, b.hidden) for b in branches])
+        if self._kind is DumpKind.REFS:
+            self._add([("branch", b.name, b.hidden, b.commit_id, *_NO_COMMIT) for b in branches])
+        else:
+            self._add([(b.name, b.commit_id, b.hidden) for b in branches])
 
     def add_tags(self, tags: Sequence[DumpedTag]) -> None:
         """Add a row group of tags."""
-        self._add([(t.name, t.commit_id) for t in tags])
+        if self._kind is DumpKind.REFS:
+            self._add([("tag", t.name, False, t.commit_id, *_NO_COMMIT) for t in tags])
+        else:
+            self._add([(t.name, t.commit_id) for t in tags])
 
     def finish(self) -> bytes:
         """Return the file."""
@@ -127,34 +149,7 @@ def read_commits(data: bytes) -> Iterator[list[Commit]]:
         CorruptError: not a file of commits, or one of a newer version.
     """
     for rows in _read(data, DumpKind.COMMITS):
-        yield [
-            Commit(
-                id=CommitId(id_),
-                committer=committer,
-                message=message,
-                tree=MetarangeId(tree),
-                date=date,
-                created_at=Instant(created_at),
-                parents=tuple(map(CommitId, parents)),
-                generation=generation,
-                nonce=Nonce(nonce),
-                metadata=decode_metadata(metadata),
-                condemned_by=condemned_by,
-            )
-            for (
-                id_,
-                committer,
-                message,
-                tree,
-                date,
-                created_at,
-                parents,
-                generation,
-                nonce,
-                metadata,
-                condemned_by,
-            ) in rows
-        ]
+        yield [_commit(row) for row in rows]
 
 
 def read_branches(data: bytes) -> list[DumpedBranch]:
@@ -173,6 +168,75 @@ def read_tags(data: bytes) -> list[DumpedTag]:
         for rows in _read(data, DumpKind.TAGS)
         for name, commit_id in rows
     ]
+
+
+def read_head(data: bytes) -> RefsHead:
+    """Return what a `refs` file says of itself; errors as for `read_commits`."""
+    try:
+        metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
+        _require(metadata, DumpKind.REFS)
+        return msgspec.json.decode(metadata[_KEY], type=RefsHead)
+    except (pa.ArrowException, OSError, msgspec.MsgspecError) as error:
+        raise CorruptError(ErrorKind.UNREADABLE, f"dump of refs does not parse: {error}") from error
+
+
+def read_heads(data: bytes) -> tuple[list[DumpedBranch], list[DumpedTag]]:
+    """Return the branches and tags of a `refs` file; errors as for `read_commits`."""
+    branches: list[DumpedBranch] = []
+    tags: list[DumpedTag] = []
+    for row, name, hidden, commit_id, *_ in takewhile(
+        lambda found: found[0] != "commit", (row for rows in _read(data, DumpKind.REFS) for row in rows)
+    ):
+        if row == "branch":
+            branches.append(DumpedBranch(name=BranchName(name), commit_id=CommitId(commit_id), hidden=hidden))
+        else:
+            tags.append(DumpedTag(name=TagName(name), commit_id=CommitId(commit_id)))
+    return branches, tags
+
+
+def read_refs_commits(data: bytes) -> Iterator[list[Commit]]:
+    """Yield the commits of a `refs` file, a row group at a time; errors as for `read_commits`."""
+    for rows in _read(data, DumpKind.REFS):
+        commits = [_commit(row[3:]) for row in rows if row[0] == "commit"]
+        if commits:
+            yield commits
+
+
+def _commit_row(commit: Commit) -> tuple[object, ...]:
+    return (
+        commit.id,
+        commit.committer,
+        commit.message,
+        commit.tree,
+        commit.date,
+        commit.created_at,
+        commit.parents,
+        commit.generation,
+        commit.nonce,
+        encode_metadata(commit.metadata),
+        commit.condemned_by,
+    )
+
+
+# What a row of a branch or tag has instead, after the commit's id.
+_NO_COMMIT: Final = ("", "", "", 0, 0, (), 0, "", "", "")
+
+
+def _commit(row: Sequence[Any]) -> Commit:
+    id_, committer, message, tree, date, created_at, parents, generation, nonce, metadata, condemned_by = row
+    return Commit(
+        id=CommitId(id_),
+        committer=committer,
+        message=message,
+        tree=MetarangeId(tree),
+        date=date,
+        created_at=Instant(created_at),
+        parents=tuple(map(CommitId, parents)),
+        generation=generation,
+        nonce=Nonce(nonce),
+        metadata=decode_metadata(metadata),
+        condemned_by=condemned_by,
+    )
 
 
 def _read(data: bytes, kind: DumpKind) -> Iterator[Iterator[tuple[Any, ...]]]:

@@ -8,6 +8,7 @@
     <run>/state.json                the list of those files: a run without it never finished
     <run>/marked/<n>.parquet        what a sweep of this mark deletes, in chunks
     <run>/deleted/<n>.parquet       a chunk that was deleted, under the name that it has in `marked`
+    <run>/sweep-started             a sweep of this mark may be deleting; by the server
     <run>/summary.json              the report, for people and programs
     quarantine/<run>/<address>      objects put aside, and quarantine/<run>.json, which says until when
 
@@ -250,6 +251,15 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     """When a later run may delete it."""
 
 
+class SweepStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """`sweep-started`: the first sweep that may delete what a mark lists."""
+
+    uid: RepoUid
+    mark: str
+    run: str
+    at: Instant
+
+
 class _Sealed(msgspec.Struct):
     lakebed: str
     version: int
@@ -306,6 +316,7 @@ class Document(Generic[S]):
 ROOTS: Final = Document("gc-roots", Roots)
 STATE: Final = Document("gc-state", State)
 QUARANTINED: Final = Document("gc-quarantine", Quarantined)
+SWEEP_STARTED: Final = Document("gc-sweep-started", SweepStarted)
 
 
 def encode_summary(summary: Summary) -> bytes:
@@ -369,6 +380,11 @@ def state_key(run: str) -> str:
 def summary_key(run: str) -> str:
     """Return the key of `summary.json`."""
     return f"{run_folder(run)}summary.json"
+
+
+def sweep_started_key(run: str) -> str:
+    """Return the key that says that a sweep of a mark may be deleting."""
+    return f"{run_folder(run)}sweep-started"
 
 
 def deleted_key(marked_key: str) -> str:

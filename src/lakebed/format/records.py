@@ -168,6 +168,9 @@ class _Live(Stored, tag=1):
     created_at: Instant
     read_only: bool
     bare: bool
+    generation: int = 0
+    taken_over_by: str = ""
+    gc_not_before: Instant = Instant(0)
 
 
 class _Creating(Stored, tag=2):
@@ -175,6 +178,7 @@ class _Creating(Stored, tag=2):
     uid: RepoUid
     namespace: str
     since: Instant
+    adopting: bool = False
 
 
 class _Deleting(Stored, tag=3):
@@ -431,10 +435,15 @@ def encode_repository(record: RepositoryRecord) -> bytes:
                     record.created_at,
                     record.read_only,
                     record.bare,
+                    record.generation,
+                    record.taken_over_by,
+                    record.gc_not_before,
                 )
             )
         case CreatingRepository():
-            return _REPOSITORY.seal(_Creating(record.name, record.uid, record.namespace, record.since))
+            return _REPOSITORY.seal(
+                _Creating(record.name, record.uid, record.namespace, record.since, record.adopting)
+            )
         case DeletingRepository():
             return _REPOSITORY.seal(
                 _Deleting(record.name, record.uid, record.namespace, record.delete_data, record.at)
@@ -455,9 +464,14 @@ def decode_repository(data: bytes) -> RepositoryRecord:
                 created_at=s.created_at,
                 read_only=s.read_only,
                 bare=s.bare,
+                generation=s.generation,
+                taken_over_by=s.taken_over_by,
+                gc_not_before=s.gc_not_before,
             )
         case _Creating() as s:
-            return CreatingRepository(name=s.name, uid=s.uid, namespace=s.namespace, since=s.since)
+            return CreatingRepository(
+                name=s.name, uid=s.uid, namespace=s.namespace, since=s.since, adopting=s.adopting
+            )
         case _Deleting() as s:
             return DeletingRepository(
                 name=s.name, uid=s.uid, namespace=s.namespace, delete_data=s.delete_data, at=s.at

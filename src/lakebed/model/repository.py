@@ -24,6 +24,12 @@ class Repository:
     created_at: Instant
     read_only: bool = False
     bare: bool = False
+    generation: int = 0
+    """Of its ownership of the namespace: 0 for one that was created, more for one that was adopted."""
+    taken_over_by: str = ""
+    """The later owner of the namespace, for people. Then this installation only reads."""
+    gc_not_before: Instant = Instant(0)
+    """Nothing is collected before: an adopted namespace keeps what nothing refers to for some days."""
 
     @property
     def partition(self) -> str:
@@ -39,6 +45,13 @@ class CreatingRepository:
     uid: RepoUid
     namespace: str
     since: Instant
+    adopting: bool = False
+    """Whether the namespace holds a repository whose database is lost: see `catalog/adoption`."""
+
+    @property
+    def partition(self) -> str:
+        """The partition that the repository will have."""
+        return f"{self.name}-{self.uid}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ needed for anything else to work; it only gives space back.
 A repository's entry, when due, and only if no record names its uid any more:
     1. bury  every branch of its partition   from here no row can be staged: the fences are lost
     2. drop  the partitions of all staging tokens those records and the stashes name
-    3. remove the namespace's data, if asked and while the owner marker is there, then the marker
+    3. remove the namespace's data, if asked and while this repository owns it, then the marker. Before the first object
+             goes, `deleting-<uid>` says so, and the owners are listed after that: an adopter looks in the other order
     4. drop  the repository's partitions
     5. remove the entry                      crash before: everything above is done again
 2 before 4: only the branch records say which tokens there were. The marker is asked for after each page of a listing:
@@ -67,7 +68,7 @@ from lakebed.refs.keys import (
     token_cleanup_key,
 )
 from lakebed.refs.leftovers import DATA_PREFIXES
-from lakebed.refs.owners import OpenStore, marker_key
+from lakebed.refs.owners import OpenStore, deleting_key, is_owner, marker_key, put_deleting
 from lakebed.refs.pins import oldest_pin
 from lakebed.refs.repositories import Repositories, is_stale
 from lakebed.refs.scans import scan_records
@@ -261,13 +262,15 @@ class Cleaner:
             await self._kv.drop(token, first=[OPEN_KEY])
         store = await self._open_store(entry.namespace)
         marker = marker_key(entry.uid)
+        deleting = deleting_key(entry.uid)
         if entry.delete_data:
+            await put_deleting(store, entry.uid)
             for prefix in DATA_PREFIXES:
                 async for infos in store.list(prefix):
-                    if await store.head(marker) is None:
+                    if not await is_owner(store, entry.uid):
                         break
-                    await store.delete([info.key for info in infos if info.key != marker])
-        await store.delete([marker])
+                    await store.delete([info.key for info in infos if info.key not in (marker, deleting)])
+        await store.delete([marker, deleting])
         await self._kv.drop(compaction_partition(entry.partition))
         await self._kv.drop(entry.partition)
         await self._kv.delete_rows(CLEANUP_PARTITION, [key])

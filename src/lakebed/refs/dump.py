@@ -100,7 +100,7 @@ class RefsDumper:
         store = await self._open_store(repo.namespace)
         run = self._ids.token()
         dump = RefsDump(commits=f"{run}-commits", branches=f"{run}-branches", tags=f"{run}-tags")
-        heads, commits = await self.read_all(repo, lambda: DumpWriter(DumpKind.COMMITS), report=report)
+        heads, commits = await self.read_all(repo, lambda _heads: DumpWriter(DumpKind.COMMITS), report=report)
         branches, tags = DumpWriter(DumpKind.BRANCHES), DumpWriter(DumpKind.TAGS)
         branches.add_branches(heads.branches)
         tags.add_tags(heads.tags)
@@ -157,15 +157,20 @@ class RefsDumper:
         return Heads(branches=tuple(branches), tags=tuple(tags))
 
     async def read_all(
-        self, repo: Repository, make: Callable[[], DumpWriter], *, report: Progress = lambda _commits: None
+        self,
+        repo: Repository,
+        make: Callable[[Heads], DumpWriter],
+        *,
+        report: Progress = lambda _commits: None,
     ) -> tuple[Heads, DumpWriter]:
-        """Return the refs of a repository, and a writer of `make` that holds every commit.
+        """Return the refs of a repository, and the writer that `make` returns for them, with every commit added.
 
         Raises:
             ConflictError: `TOO_MANY_RETRIES`: refs were deleted and their commits collected during every attempt.
         """
         for _ in range(REFS_DUMP_ATTEMPTS_MAX):
-            heads, writer = await self.heads(repo), make()
+            heads = await self.heads(repo)
+            writer = await self._workers.run(make, heads)
             gone = await self._write_commits(repo, writer, report)
             if not gone & heads.commits:
                 return heads, writer

@@ -2,7 +2,7 @@
 
     lakebed:        repos/<repo>  settings/shared
     <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>  copies/<address>/<id>
-                    tasks/<id>  links/<address>  gc/state  pins/<id>
+                    tasks/<id>  links/<address>  gc/state  pins/<id>  dumps/chain
     cleanup:        <due>/<what>/<name>
 
 A repository's own partition carries its uid, so whoever holds a `Repository`
@@ -33,6 +33,7 @@ METADATA_KEY: Final = b"settings/metadata"
 GC_RULES_KEY: Final = b"settings/gc_rules"
 GC_STATE_KEY: Final = b"gc/state"
 SHARED_SETTINGS_KEY: Final = b"settings/shared"
+DUMP_CHAIN_KEY: Final = b"dumps/chain"
 
 
 def compaction_partition(repo_partition: str) -> str:

@@ -1,15 +1,32 @@
-"""The owner marker: how a namespace says whose it is, to every installation.
+"""How a namespace says whose it is, to every installation.
 
-A repository's record says so to its own installation only. The marker lies in the
-namespace itself, so a second installation, or a repository above or below, sees it.
+    owner-<uid>            the marker: a repository lies here, so that no other is created in, above or below it
+    owners/<generation>    the owner file: a repository that took the namespace over, see `catalog/adoption`
+    deleting-<uid>         the data of that repository is being deleted
+
+A repository's record says so to its own installation only. These lie in the
+namespace itself, so a second installation, or a repository above or below, sees them.
+
+The greatest generation owns the namespace. Owner files are only ever created, by a put that fails if the key
+exists, so two installations never share a generation. An owner that is about to delete checks first that no
+later one is there (`require_owned`): what it deletes after that, it has published before, and the next owner
+reads what was published after it has created its file.
 """
 
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from lakebed.errors import AlreadyExistsError, ErrorKind, InvalidInputError
+from lakebed.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ErrorKind,
+    FencedError,
+    InvalidInputError,
+)
+from lakebed.format.owners import OWNER, OWNERS_FOLDER, Owner, generation_of, owner_key
 from lakebed.model.ids import RepoName, RepoUid
+from lakebed.model.repository import Repository
 from lakebed.objects.namespaces import places_above
 from lakebed.objects.port import ObjectStore
 
@@ -17,6 +34,7 @@ OpenStore = Callable[[str], Awaitable[ObjectStore]]
 """Returns the store rooted at a namespace."""
 
 _PREFIX = "_lakebed/owner-"
+_DELETING_PREFIX = "_lakebed/deleting-"
 
 
 def marker_key(uid: RepoUid) -> str:
@@ -30,6 +48,91 @@ async def put_marker(store: ObjectStore, name: RepoName, uid: RepoUid) -> None:
         await store.put(marker_key(uid), msgspec.json.encode({"repository": name, "uid": uid}))
     except AlreadyExistsError:
         return
+
+
+def deleting_key(uid: RepoUid) -> str:
+    """Return where it is said that the data of a repository is being deleted."""
+    return f"{_DELETING_PREFIX}{uid}"
+
+
+async def put_deleting(store: ObjectStore, uid: RepoUid) -> None:
+    """Say that the data of a repository is being deleted, before the first object goes."""
+    try:
+        await store.put(deleting_key(uid), b"")
+    except AlreadyExistsError:
+        return
+
+
+async def markers(store: ObjectStore) -> list[RepoUid]:
+    """Return the uids of the repositories that have a marker in the namespace itself."""
+    return [RepoUid(info.key.removeprefix(_PREFIX)) async for page in store.list(_PREFIX) for info in page]
+
+
+async def require_kept(store: ObjectStore, namespace: str) -> None:
+    """Raise `InvalidInputError` (`NAMESPACE_IN_USE`) if the data of the namespace is being deleted."""
+    async for infos in store.list(_DELETING_PREFIX):
+        raise InvalidInputError(
+            ErrorKind.NAMESPACE_IN_USE,
+            f"the data in {namespace} is being deleted with its repository ({infos[0].key}): it cannot be adopted",
+        )
+
+
+async def newest_generation(store: ObjectStore) -> int:
+    """Return the generation of the namespace's owner: 0 if nobody has adopted it."""
+    newest = 0
+    async for infos in store.list(OWNERS_FOLDER):
+        newest = max([newest, *(found for info in infos if (found := generation_of(info.key)) is not None)])
+    return newest
+
+
+async def read_owner(store: ObjectStore, generation: int) -> Owner:
+    """Return the owner of a generation above 0, or raise `NotFoundError`."""
+    return OWNER.open(await store.get(owner_key(generation)))
+
+
+async def claim(store: ObjectStore, owner: Owner) -> None:
+    """Become the owner of the namespace. Claiming twice is no error.
+
+    Raises:
+        ConflictError: `VERSION_CHANGED`: another repository has this generation.
+    """
+    try:
+        await store.put(owner_key(owner.generation), OWNER.seal(owner))
+    except AlreadyExistsError:
+        other = await read_owner(store, owner.generation)
+        if other.uid != owner.uid:
+            raise ConflictError(
+                ErrorKind.VERSION_CHANGED, f"the namespace was taken over by {other} at the same time"
+            ) from None
+
+
+async def require_owned(store: ObjectStore, repo: Repository) -> None:
+    """List the owners, and raise `FencedError` (`REPO_TAKEN_OVER`) if there is a later one than `repo`."""
+    newest = await newest_generation(store)
+    if newest > repo.generation:
+        raise taken_over(repo, str(await read_owner(store, newest)))
+
+
+async def is_owner(store: ObjectStore, uid: RepoUid) -> bool:
+    """Return whether the namespace still belongs to the repository with this uid, so that it may delete everything.
+
+    An owner without a marker is gone: an adopter puts its marker before its owner file, and whoever deletes a
+    repository removes the marker last.
+    """
+    if await store.head(marker_key(uid)) is None:
+        return False
+    newest = await newest_generation(store)
+    owner = (await read_owner(store, newest)).uid if newest else uid
+    return owner == uid or await store.head(marker_key(owner)) is None
+
+
+def taken_over(repo: Repository, by: str) -> FencedError:
+    """Return the error of whoever would change a repository that another installation has adopted."""
+    return FencedError(
+        ErrorKind.REPO_TAKEN_OVER,
+        f"{repo.namespace} of repository {repo.name} was taken over by {by}: this installation only reads it. "
+        "Write there, and delete the repository here with force",
+    )
 
 
 async def require_unowned(open_store: OpenStore, namespace: str, uid: RepoUid, *, allow_data: bool) -> None:

@@ -39,6 +39,7 @@ only after a grace period.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 
 from lakebed.env.clock import SECOND, Clock, Instant, after
@@ -275,6 +276,26 @@ class Repositories:
         else:
             await self._delete_once(claim.value, claim.version, delete_data=True)
         return found
+
+    async def fence(self, repo: Repository, by: str) -> None:
+        """Say in the record that another installation has taken the namespace over: from here this one only reads.
+
+        Nothing happens if the repository was deleted or fenced meanwhile.
+        """
+        found = await self.find(repo.name)
+        if found is None or not isinstance(found.value, Repository) or found.value.uid != repo.uid:
+            return
+        if found.value.taken_over_by != by:
+            with suppress(ConflictError):  # The next look finds it again.
+                await settled_swap(
+                    self._kv,
+                    REPOSITORIES_PARTITION,
+                    repo_key(repo.name),
+                    encode_repository(replace(found.value, taken_over_by=by)),
+                    expected=found.version,
+                    clock=self._clock,
+                    ids=self._ids,
+                )
 
     async def give_up(self, claim: Versioned[CreatingRepository]) -> None:
         """End a creation that did not go live. Nothing happens if it did."""

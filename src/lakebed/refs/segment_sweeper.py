@@ -49,7 +49,7 @@ from lakebed.model.segments import (
 from lakebed.refs.backoff import back_off
 from lakebed.refs.branches import later, swapped_once
 from lakebed.refs.keys import BRANCHES_PREFIX, STASHES_PREFIX, branch_key
-from lakebed.refs.owners import OpenStore
+from lakebed.refs.owners import OpenStore, require_owned
 from lakebed.refs.scans import scan_records
 from lakebed.refs.versioned import Versioned
 
@@ -79,7 +79,13 @@ class SegmentSweeper:
         self._ids = ids
 
     async def sweep(self, repo: Repository, now: Instant) -> int:
-        """Delete the orphans of a repository; return how many."""
+        """Delete the orphans of a repository; return how many. None while an adopted one keeps what the old owner left.
+
+        Raises:
+            FencedError: `REPO_TAKEN_OVER`: another installation owns the namespace.
+        """
+        if now < repo.gc_not_before or repo.taken_over_by:
+            return 0
         min_era = era_at(now) - 1
         store = await self._open_store(repo.namespace)
         names: list[SegmentName] = []
@@ -98,6 +104,8 @@ class SegmentSweeper:
                 await self._raise(repo, decode_branch(item.value).name, min_era)
         orphans = (await self._references(repo)).orphans(suspects, min_era=min_era)
         if orphans:
+            # Listed before this check: what a later owner of the namespace has stored is not among them.
+            await require_owned(store, repo)
             await store.delete([segment_key(str(name)) for name in orphans])
         return len(orphans)
 

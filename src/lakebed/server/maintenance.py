@@ -9,7 +9,7 @@ from lakebed.catalog.shared_addresses import sweep_copies
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.errors import LakebedError
-from lakebed.limits import MAINTENANCE_SECONDS
+from lakebed.limits import MAINTENANCE_SECONDS, NAMESPACE_ROUND_SECONDS
 from lakebed.model.ids import RepoUid
 from lakebed.model.repository import Repository
 from lakebed.server.wiring import Wired
@@ -45,6 +45,9 @@ class Maintenance:
         """Do everything that is due; nothing if the installation has agreed on other lifetimes than this process has."""
         await self._wired.engine.agreement.require()
         await self._wired.cleaner.clean_once()
+        await self._wired.namespace_watch.round(
+            await self._wired.engine.parts.kv.now(), seconds=NAMESPACE_ROUND_SECONDS
+        )
         async for found in self._wired.engine.repositories.scan():
             if isinstance(found.value, Repository):
                 await self._wired.engine.stashes.sweep(found.value)

@@ -24,7 +24,7 @@ from lakebed.env.work import Workers
 from lakebed.format.cut import DEFAULT_RULE, CutRule
 from lakebed.gc.service import GarbageCollection
 from lakebed.kv.port import KVStore
-from lakebed.limits import SLICE_OBJECTS
+from lakebed.limits import REFS_DUMP_SECONDS, SLICE_OBJECTS
 from lakebed.model.ids import RepoUid
 from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
@@ -32,11 +32,13 @@ from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.slices import SliceNamer
 from lakebed.refs.agreement import Agreement
+from lakebed.refs.automatic_dumps import AutomaticDumps
 from lakebed.refs.branches import Branches
 from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.commits import Commits
 from lakebed.refs.dump import RefsDumper
 from lakebed.refs.log import CommitLog
+from lakebed.refs.namespace_watch import NamespaceWatch
 from lakebed.refs.pins import Pins
 from lakebed.refs.protection import Protection
 from lakebed.refs.repositories import Repositories
@@ -82,6 +84,8 @@ class Surroundings:
     shared: Mapping[str, float] = field(default_factory=dict)
     """Settings that all processes must have in common, by name: what `agreement` compares."""
     slice_objects: int = SLICE_OBJECTS
+    refs_dump_seconds: float = REFS_DUMP_SECONDS
+    """How often refs that moved are dumped into the namespace; 0 for never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,7 @@ class Wired:
     catalog: Session
     """The use cases on behalf of the installation itself."""
     cleaner: Cleaner
+    namespace_watch: NamespaceWatch
     job_runner: JobRunner
     read_ahead: ReadAhead
     """For processes that serve readers; it does nothing until it is run."""
@@ -145,6 +150,23 @@ def wire(around: Surroundings) -> Wired:
     resolver = Resolver(branches=branches, tags=tags, commits=commits)
     view = View(parts)
     readings = Readings(kv, repositories=repositories, resolver=resolver, view=view)
+    dumper = RefsDumper(
+        kv,
+        branches=branches,
+        tags=tags,
+        commits=commits,
+        open_store=around.open_store,
+        ids=ids,
+        workers=around.workers,
+    )
+    automatic_dumps = AutomaticDumps(
+        kv,
+        dumper=dumper,
+        commits=commits,
+        open_store=around.open_store,
+        workers=around.workers,
+        interval_seconds=around.refs_dump_seconds,
+    )
     engine = Engine(
         parts=parts,
         repositories=repositories,
@@ -161,17 +183,10 @@ def wire(around: Surroundings) -> Wired:
         resetter=Resetter(parts, heads),
         stashes=Stashes(parts, heads),
         importer=Importer(parts, heads, around.external, around.temp),
-        dumper=RefsDumper(
-            kv,
-            branches=branches,
-            tags=tags,
-            commits=commits,
-            open_store=around.open_store,
-            ids=ids,
-            workers=around.workers,
-        ),
+        dumper=dumper,
+        automatic_dumps=automatic_dumps,
         compaction=CompactionService(parts, repositories, limits=around.compaction_limits),
-        gc=GarbageCollection(parts, stores.store),
+        gc=GarbageCollection(parts, stores.store, automatic_dumps),
         agreement=Agreement(kv, around.shared, clock=clock, ids=ids),
         external=around.external,
         slices=SliceNamer(ids, seconds=around.lifetimes.slice_seconds, objects=around.slice_objects),
@@ -188,6 +203,9 @@ def wire(around: Surroundings) -> Wired:
         sessions=sessions,
         catalog=sessions.of(SYSTEM),
         cleaner=cleaner,
+        namespace_watch=NamespaceWatch(
+            repositories, automatic_dumps, open_store=around.open_store, clock=clock
+        ),
         job_runner=JobRunner(parts, stores.store, let_go=around.cache.let_go),
         read_ahead=ReadAhead(parts, readings),
     )

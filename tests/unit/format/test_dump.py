@@ -15,12 +15,16 @@ from lakebed.format.dump import (
     DumpedTag,
     DumpKind,
     DumpWriter,
+    RefsHead,
     read_branches,
     read_commits,
+    read_head,
+    read_heads,
+    read_refs_commits,
     read_tags,
 )
 from lakebed.model.commits import Commit
-from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce, TagName
+from lakebed.model.ids import BranchName, CommitId, MetarangeId, Nonce, RepoName, RepoUid, TagName
 
 GOLDEN = FilePath(__file__).parents[2] / "golden" / "records"
 
@@ -54,6 +58,15 @@ BRANCHES = [
     DumpedBranch(name=BranchName("main"), commit_id=CommitId("2" * 64), hidden=False),
     DumpedBranch(name=BranchName("secret"), commit_id=CommitId("1" * 64), hidden=True),
 ]
+HEAD = RefsHead(
+    repository=RepoName("lake"),
+    uid=RepoUid("u1"),
+    default_branch=BranchName("main"),
+    generation=2,
+    number=9,
+    base=7,
+    at=Instant(1_700_000_000_000_000),
+)
 TAGS = [DumpedTag(name=TagName("v1.0"), commit_id=CommitId("1" * 64))]
 
 
@@ -76,6 +89,30 @@ def tags_file() -> bytes:
     return writer.finish()
 
 
+def refs_file() -> bytes:
+    writer = DumpWriter(DumpKind.REFS, HEAD)
+    writer.add_branches(BRANCHES)
+    writer.add_tags(TAGS)
+    writer.add_commits(COMMITS[:1])
+    writer.add_commits(COMMITS[1:])
+    return writer.finish()
+
+
+@pytest.mark.parametrize("golden", [True, False])
+def test_a_file_of_all_refs_is_read_for_ever(golden: bool) -> None:
+    data = (GOLDEN / "dump-refs.v1.parquet").read_bytes() if golden else refs_file()
+    assert read_head(data) == HEAD
+    assert read_heads(data) == (BRANCHES, TAGS)
+    assert [c for group in read_refs_commits(data) for c in group] == COMMITS
+    with pytest.raises(CorruptError, match="not branches"):
+        read_branches(data)
+    for read in (read_head, read_heads):
+        with pytest.raises(CorruptError):
+            read(tags_file())
+        with pytest.raises(CorruptError):
+            read(data[: len(data) // 2])
+
+
 def test_version_1_files_are_read_for_ever() -> None:
     read = (GOLDEN / "dump-commits.v1.parquet").read_bytes()
     assert [c for group in read_commits(read) for c in group] == COMMITS
@@ -89,7 +126,7 @@ def test_what_is_written_is_read() -> None:
     assert read_tags(tags_file()) == TAGS
 
 
-@pytest.mark.parametrize("kind", list(DumpKind))
+@pytest.mark.parametrize("kind", [DumpKind.COMMITS, DumpKind.BRANCHES, DumpKind.TAGS])
 def test_a_dump_of_nothing_is_read_as_nothing(kind: DumpKind) -> None:
     writer = DumpWriter(kind)
     writer.add_tags([])

@@ -165,12 +165,19 @@ VALUES: dict[str, tuple[str, Any]] = {
             created_at=Instant(5),
             read_only=True,
             bare=True,
+            generation=2,
+            taken_over_by="installation b",
+            gc_not_before=Instant(7),
         ),
     ),
     "repository-creating": (
         "repository",
         CreatingRepository(
-            name=RepoName("lake"), uid=RepoUid("u"), namespace="s3://bucket/lake", since=Instant(5)
+            name=RepoName("lake"),
+            uid=RepoUid("u"),
+            namespace="s3://bucket/lake",
+            since=Instant(5),
+            adopting=True,
         ),
     ),
     "repository-deleting": (
@@ -265,6 +272,16 @@ def without_turns(branch: Branch) -> Branch:
 def test_clean_up_entries_that_do_not_say_when_the_token_retired_are_read_for_ever() -> None:
     golden = bytes.fromhex((GOLDEN / "older" / "cleanup-token.v1.hex").read_text())
     assert records.decode_cleanup(golden) == replace(VALUES["cleanup-token"][1], retired_at=None)
+
+
+@pytest.mark.parametrize("name", ["repository", "repository-creating"])
+def test_records_from_before_adoption_are_read_for_ever(name: str) -> None:
+    golden = bytes.fromhex((GOLDEN / "older" / f"{name}.v1.hex").read_text())
+    value = VALUES[name][1]
+    added: dict[str, Any] = {"adopting": False}
+    if isinstance(value, Repository):
+        added = {"generation": 0, "taken_over_by": "", "gc_not_before": Instant(0)}
+    assert records.decode_repository(golden) == replace(value, **added)
 
 
 def test_every_codec_and_every_golden_file_is_tested() -> None:

@@ -475,6 +475,9 @@ class Lake:
         self.marks = [mark, *self.marks][:20]
         return mark.marked_at
 
+    async def start_sweep(self, started: Started, mark: str) -> None:
+        await self._called(f"start sweep {mark}")
+
     async def withdraw_marks(self, started: Started) -> None:
         await self._called("withdraw marks")
         if self.lease != started.run:

@@ -18,6 +18,7 @@ from lakebed.format.gc import (
     QUARANTINED,
     ROOTS,
     STATE,
+    SWEEP_STARTED,
     UNCOMMITTED_FILE,
     Amount,
     Attempts,
@@ -28,11 +29,13 @@ from lakebed.format.gc import (
     Share,
     State,
     Summary,
+    SweepStarted,
     UncommittedSource,
 )
+from lakebed.format.owners import OWNER, Owner
 from lakebed.format.parquet import FileKind
 from lakebed.model.gc import MarkKind
-from lakebed.model.ids import RepoUid
+from lakebed.model.ids import RepoName, RepoUid
 from lakebed.spark.gc.printing import print_summary
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "gc"
@@ -99,6 +102,11 @@ DOCUMENTS: dict[str, tuple[Any, Any]] = {
         ),
     ),
     "quarantine": (QUARANTINED, Quarantined(uid=UID, run="r", since=NOW, until=Instant(NOW + 7))),
+    "sweep_started": (SWEEP_STARTED, SweepStarted(uid=UID, mark="m", run="r", at=NOW)),
+    "owner": (
+        OWNER,
+        Owner(generation=2, uid=UID, repository=RepoName("lake"), installation="host é", at=NOW),
+    ),
 }
 
 SUMMARY = Summary(
@@ -160,7 +168,8 @@ def test_version_1_of_every_document_is_read_for_ever(name: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "golden"), [*((name, name) for name in ("roots", "quarantine")), ("state", "state_trees")]
+    ("name", "golden"),
+    [*((name, name) for name in ("roots", "quarantine", "sweep_started", "owner")), ("state", "state_trees")],
 )
 def test_documents_are_written_as_ever(name: str, golden: str):
     document, body = DOCUMENTS[name]

@@ -17,11 +17,13 @@ from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId, Non
 from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.port import ETag, ObjectInfo
+from lakebed.refs.automatic_dumps import AutomaticDumps
 from lakebed.refs.branches import Branches
 from lakebed.refs.cleaner import Cleaner
 from lakebed.refs.commits import Commits
 from lakebed.refs.dump import RefsDumper
 from lakebed.refs.log import CommitLog
+from lakebed.refs.namespace_watch import NamespaceWatch
 from lakebed.refs.protection import Protection
 from lakebed.refs.repositories import Repositories
 from lakebed.refs.repository_metadata import RepositoryMetadata
@@ -244,6 +246,17 @@ class World:
             open_store=self.open_store,
             workers=InlineWorkers(),
             ids=self.ids,
+        )
+
+        self.automatic_dumps = AutomaticDumps(
+            self.kv,
+            dumper=self.dumper,
+            commits=self.commits,
+            open_store=self.open_store,
+            workers=InlineWorkers(),
+        )
+        self.watch = NamespaceWatch(
+            self.repositories, self.automatic_dumps, open_store=self.open_store, clock=self.clock
         )
 
     async def open_store(self, namespace: str) -> Any:

@@ -52,6 +52,12 @@ class GcMarkCreation(GcRunToken):
     counts: Annotated[dict[_Short, int], msgspec.Meta(max_length=50)] = msgspec.field(default_factory=dict)
 
 
+class GcSweepCreation(GcRunToken):
+    """The mark whose lists are about to be deleted."""
+
+    mark: str
+
+
 class GcRunEnd(GcRunToken):
     """How a run ended."""
 
@@ -184,6 +190,21 @@ async def renew_run(call: Call) -> Reply:
     """Let a run's lease last longer."""
     lease, now = await call.session.gc.renew(call.path["repository"], _of(call, call.body(GcRunToken)))
     return json_reply(200, GcLease(now, lease.expires_at))
+
+
+@operations.add(
+    "POST",
+    "/repositories/{repository}/gc/runs/{run}/sweep",
+    "startGarbageCollectionSweep",
+    body=GcSweepCreation,
+    replies={204: None},
+    permissions=_RUN,
+)
+async def start_sweep(call: Call) -> Reply:
+    """Dump refs and announce a sweep: from now on the run may delete what the mark lists."""
+    body = call.body(GcSweepCreation)
+    await call.session.gc.start_sweep(call.path["repository"], _of(call, body), body.mark)
+    return empty_reply(204)
 
 
 @operations.add(

@@ -94,6 +94,9 @@ class ClientServer:
         )
         return Instant(mark.marked_at)
 
+    async def start_sweep(self, started: Started, mark: str) -> None:
+        await self._workers.run(self._gc.start_sweep, started.run, started.token, mark)
+
     async def withdraw_marks(self, started: Started) -> None:
         await self._workers.run(self._gc.withdraw_marks, started.run, started.token)
 

@@ -94,6 +94,10 @@ class Server(Protocol):
         """Make the mark count; return when it began to."""
         ...
 
+    async def start_sweep(self, started: Started, mark: str) -> None:
+        """Dump refs and announce that what a mark lists is about to be deleted. Nothing may be deleted before."""
+        ...
+
     async def withdraw_marks(self, started: Started) -> None:
         """Let none of the marks count that are published now."""
         ...

@@ -1,6 +1,7 @@
 """A sweep of a published mark, and the way back from one with a quarantine.
 
-    1. lease     2. the mark is still in the run record     3. chunks: look at the lease, delete, record (`sweep`)
+    1. lease     2. the mark is still in the run record     3. announce: the server dumps refs, and checks who owns
+    the namespace (`gc/service`)     4. chunks: look at the lease, delete, record (`sweep`)
 
 A crash leaves chunks that are recorded and others that the next sweep deletes. Safe at any later time: what nothing
 referred to in two marks a grace apart is never referred to again, except after the restore of a dump, or of what was
@@ -76,6 +77,7 @@ async def _sweep(run: Run[T], mark_id: str) -> Summary:
     left = [file for file in summary.marked_files if deleted_key(file.key) not in done]
     if left:
         decide.require_fresh(summary, run.started)
+        await run.server.start_sweep(run.started, mark_id)
     aside = ""
     if options.quarantine_days is not None and left:
         aside = await begin_quarantine(store, lease, mark_id, days=options.quarantine_days)

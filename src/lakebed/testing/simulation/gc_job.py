@@ -166,6 +166,12 @@ class SimServer:
 
         return await self._line.ask("publish", call)
 
+    async def start_sweep(self, started: Started, mark: str) -> None:
+        async def call(server: SimProcess) -> None:
+            await server.engine.gc.start_sweep(self._repo, _token(started), mark)
+
+        await self._line.ask("start_sweep", call)
+
     async def withdraw_marks(self, started: Started) -> None:
         async def call(server: SimProcess) -> None:
             await server.engine.gc.withdraw_marks(self._repo, _token(started))
