@@ -26,8 +26,15 @@ class NamespaceWatch:
     """Looks after the namespaces of all repositories. Any number of processes may run it."""
 
     def __init__(
-        self, repositories: Repositories, dumps: AutomaticDumps, *, open_store: OpenStore, clock: Clock
+        self,
+        repositories: Repositories,
+        dumps: AutomaticDumps,
+        *,
+        open_store: OpenStore,
+        clock: Clock,
+        seconds: float = NAMESPACE_WATCH_SECONDS,
     ) -> None:
+        self._seconds = seconds
         self._repositories = repositories
         self._dumps = dumps
         self._open_store = open_store
@@ -38,7 +45,7 @@ class NamespaceWatch:
     async def round(self, now: Instant, *, seconds: float) -> int:
         """Go on with the pass for so long, and begin another one when it is time; return how many were visited."""
         if not self._cursor:
-            if self._began is not None and self._began <= now < after(self._began, NAMESPACE_WATCH_SECONDS):
+            if self._began is not None and self._began <= now < after(self._began, self._seconds):
                 return 0
             self._began = now
         ends = self._clock.monotonic() + seconds

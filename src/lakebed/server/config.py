@@ -11,7 +11,13 @@ import msgspec
 from lakebed.compaction.limits import CompactionLimits
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.http.front import SecureCookies
-from lakebed.limits import CACHE_BYTES_DEFAULT, MAINTENANCE_SECONDS, SLICE_OBJECTS
+from lakebed.limits import (
+    CACHE_BYTES_DEFAULT,
+    MAINTENANCE_SECONDS,
+    NAMESPACE_WATCH_SECONDS,
+    REFS_DUMP_SECONDS,
+    SLICE_OBJECTS,
+)
 from lakebed.model.auth import KeyPair
 from lakebed.model.lifetimes import Lifetimes
 from lakebed.objects.settings import StoreSettings
@@ -77,6 +83,8 @@ class Config:
     """What all processes of an installation keep for as long as each other."""
     slice_objects: int = SLICE_OBJECTS
     maintenance_seconds: float = MAINTENANCE_SECONDS
+    refs_dump_seconds: float = REFS_DUMP_SECONDS
+    refs_owner_seconds: float = NAMESPACE_WATCH_SECONDS
     shutdown_seconds: int = 30
     ignored_variables: tuple[str, ...] = ()
     """Variables of AWS's tools that name this server: they are for its clients."""
@@ -157,6 +165,8 @@ def load_config(
         ),
         slice_objects=given["slices.objects"],
         maintenance_seconds=given["maintenance.seconds"],
+        refs_dump_seconds=given["refs.dump_seconds"],
+        refs_owner_seconds=given["refs.owner_seconds"],
         shutdown_seconds=given["shutdown_seconds"],
         ignored_variables=given.ignored,
         log_level=logging.getLevelNamesMapping()[given["log.level"].upper()],

@@ -1,6 +1,7 @@
 """An embedded installation: a data folder, the engine on it, and what must be closed at the end."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -117,6 +118,9 @@ async def open_engine(
                 lifetimes=config.lifetimes,
                 shared=config.shared,
                 slice_objects=config.slice_objects,
+                refs_dump_seconds=config.refs_dump_seconds,
+                refs_owner_seconds=config.refs_owner_seconds,
+                installation=socket.gethostname(),
             )
         )
         await wired.engine.agreement.join()

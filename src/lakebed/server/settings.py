@@ -38,6 +38,8 @@ from lakebed.limits import (
     LINK_LIFETIME_SECONDS,
     LINK_LIFETIME_SECONDS_MIN,
     MAINTENANCE_SECONDS,
+    NAMESPACE_WATCH_SECONDS,
+    REFS_DUMP_SECONDS,
     SEAL_ROWS,
     SEALED_LAYERS_SLOWDOWN,
     SLICE_OBJECTS,
@@ -225,6 +227,7 @@ _COUNT: Final = Kind("a whole number of at least 1", _count, int)
 _SECONDS: Final = Kind("a number of seconds", _seconds, (int, float))
 # A shorter lease would run out between two heartbeats of a busy machine, a longer one keeps the jobs of a dead compactor.
 _LEASE: Final = _seconds_between(1, 600)
+_REFS_DUMP: Final = _seconds_between(0, 86_400)
 _LISTEN: Final = Kind("HOST:PORT", _listen)
 _LIST: Final = _ListKind("a list of texts (in a variable: with commas between them)", _parts, list)
 
@@ -549,6 +552,18 @@ SETTINGS: Final[dict[str, Setting]] = {
             kind=_seconds_between(1, 3_600),
             default=MAINTENANCE_SECONDS,
             meaning="The pause between two rounds of maintenance: freeing what is over, ending what was given up.",
+        ),
+        Setting(
+            name="refs.dump_seconds",
+            kind=_REFS_DUMP,
+            default=REFS_DUMP_SECONDS,
+            meaning="How often refs that moved are dumped into their namespace: what a lost database loses. 0 turns it off.",
+        ),
+        Setting(
+            name="refs.owner_seconds",
+            kind=_seconds_between(1, 3_600),
+            default=NAMESPACE_WATCH_SECONDS,
+            meaning="How often a server looks whether another installation has adopted a repository's namespace.",
         ),
         Setting(
             name="threads",

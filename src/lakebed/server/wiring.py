@@ -24,7 +24,7 @@ from lakebed.env.work import Workers
 from lakebed.format.cut import DEFAULT_RULE, CutRule
 from lakebed.gc.service import GarbageCollection
 from lakebed.kv.port import KVStore
-from lakebed.limits import REFS_DUMP_SECONDS, SLICE_OBJECTS
+from lakebed.limits import NAMESPACE_WATCH_SECONDS, REFS_DUMP_SECONDS, SLICE_OBJECTS
 from lakebed.model.ids import RepoUid
 from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
@@ -86,6 +86,9 @@ class Surroundings:
     slice_objects: int = SLICE_OBJECTS
     refs_dump_seconds: float = REFS_DUMP_SECONDS
     """How often refs that moved are dumped into the namespace; 0 for never."""
+    refs_owner_seconds: float = NAMESPACE_WATCH_SECONDS
+    installation: str = ""
+    """What people call this installation: owner files of namespaces that it adopts say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +207,11 @@ def wire(around: Surroundings) -> Wired:
         catalog=sessions.of(SYSTEM),
         cleaner=cleaner,
         namespace_watch=NamespaceWatch(
-            repositories, automatic_dumps, open_store=around.open_store, clock=clock
+            repositories,
+            automatic_dumps,
+            open_store=around.open_store,
+            clock=clock,
+            seconds=around.refs_owner_seconds,
         ),
         job_runner=JobRunner(parts, stores.store, let_go=around.cache.let_go),
         read_ahead=ReadAhead(parts, readings),
