@@ -35,6 +35,10 @@ STORAGE_COUNT_SECONDS = 10.0
 LIST_PAGE_MAX = 1000
 LIST_PAGE_DEFAULT = 100
 
+# One step of a copy from store to store: rows and bytes of values that are held, and written again after a crash.
+COPY_PAGE_ROWS = 5_000
+COPY_PAGE_BYTES = 8 * MIB
+
 # A drop is cut into steps of this many rows so that no transaction holds the writer for long.
 DROP_STEP_ROWS = 5_000
 

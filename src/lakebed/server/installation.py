@@ -14,6 +14,7 @@ from lakebed.env.clock import Clock, SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.env.work import ProcessWorkers, ThreadWorkers
 from lakebed.errors import ErrorKind, UnavailableError
+from lakebed.kv.copying import require_in_place
 from lakebed.kv.open import open_kv
 from lakebed.kv.wrappers.metrics import MeteredKV
 from lakebed.model.repository import GoneRepository
@@ -57,12 +58,16 @@ async def open_engine(
     *,
     registry: CollectorRegistry | None = None,
     background: bool = False,
+    looking: bool = False,
 ) -> AsyncIterator[Wired]:
     """Yield an engine on a data folder that this process, or the one that started it, holds.
 
     With a `registry`, calls to stores across a network are counted and timed in it. What is embedded
     is not: measuring would take longer than the call. Who works in the `background`
-    leaves the cache's space, and the disk's time, to others.
+    leaves the cache's space, and the disk's time, to others. Who is only `looking` leaves nothing in the database.
+
+    Raises:
+        InvalidInputError: `INVALID_CONFIG`: the installation's processes have other lifetimes; its database was copied elsewhere.
     """
     async with AsyncExitStack() as stack:
         clock, ids = SystemClock(), SystemIds()
@@ -123,7 +128,8 @@ async def open_engine(
                 installation=socket.gethostname(),
             )
         )
-        await wired.engine.agreement.join()
+        await require_in_place(kv)
+        await (wired.engine.agreement.require() if looking else wired.engine.agreement.join())
         namespaces.ask(wired.engine.repositories, canonical)
         stack.push_async_callback(wired.engine.parts.staging.drain)
         stack.push_async_callback(wired.sessions.tasks.drain)

@@ -38,7 +38,7 @@ async def look_at(config: Config) -> AsyncIterator[tuple[Wired, Layout]]:
     """
     if is_data_folder(config.data):
         layout = Layout(config.data.absolute())
-        async with open_engine(config, layout) as wired:
+        async with open_engine(config, layout, looking=True) as wired:
             yield wired, layout
         return
     if config.kv_url is None:
@@ -51,5 +51,5 @@ async def look_at(config: Config) -> AsyncIterator[tuple[Wired, Layout]]:
     with TemporaryDirectory(prefix="lakebed-") as folder:
         layout = Layout(Path(folder))
         layout.tmp.mkdir()
-        async with open_engine(config, layout) as wired:
+        async with open_engine(config, layout, looking=True) as wired:
             yield wired, layout

@@ -141,7 +141,12 @@ class Setting:
             return str(value).lower()
         if isinstance(value, tuple):
             return ",".join(value) or "none"
-        return _PASSWORD.sub(rf"\1{_HIDDEN}", str(value))
+        return hide_password(str(value))
+
+
+def hide_password(url: str) -> str:
+    """Return a URL without its password."""
+    return _PASSWORD.sub(rf"\1{_HIDDEN}", url)
 
 
 def _flag(text: str) -> bool:

@@ -22,14 +22,17 @@ from lakebed.kv.checks import (
     check_rows,
     check_value,
 )
+from lakebed.kv.copying import Place, Record
 from lakebed.kv.drivers.lmdb_env import Environment
 from lakebed.kv.drivers.lmdb_keys import row_key
 from lakebed.kv.drivers.lmdb_records import item_of
 from lakebed.kv.drivers.lmdb_scan import read_page
 from lakebed.kv.drivers.lmdb_writer import Writer
-from lakebed.kv.drivers.lmdb_writes import DeleteRows, DropStep, Remove, Swap, set_rows_request
+from lakebed.kv.drivers.lmdb_writes import DeleteRows, DropStep, Load, Remove, Swap, set_rows_request
 from lakebed.kv.port import Capabilities, Expect, Fence, Item, Page, Row, Version, VersionFence
 from lakebed.limits import (
+    COPY_PAGE_BYTES,
+    COPY_PAGE_ROWS,
     DROP_STEP_ROWS,
     KV_KEY_BYTES_MAX,
     KV_VALUE_BYTES_MAX,
@@ -152,6 +155,43 @@ class LmdbKV:
             yield page
             start = page.last_key + b"\0"
             await asyncio.sleep(0)  # a long scan lets other requests in between its pages
+
+    async def records(self, *, after: Place | None = None) -> AsyncIterator[Sequence[Record]]:
+        for partition in self.environment.partitions():
+            start = b""
+            if after is not None and partition <= after.partition:
+                if partition < after.partition:
+                    continue
+                start = after.key + b"\0"
+            while True:
+                with self.environment.reading() as txn:
+                    page = read_page(
+                        txn,
+                        partition,
+                        start=start,
+                        end=None,
+                        rows_max=COPY_PAGE_ROWS,
+                        bytes_max=COPY_PAGE_BYTES,
+                    )
+                if not len(page):
+                    break
+                yield [
+                    Record(partition, key, value, names)
+                    for key, value, names in zip(page.keys, page.values, page.names, strict=True)
+                ]
+                start = page.last_key + b"\0"
+
+    async def load(self, records: Sequence[Record]) -> None:
+        await self.writer.submit(Load(records))
+
+    async def last_version(self) -> Version:
+        return Version(self.environment.write(lambda step: step.version))
+
+    async def raise_version(self, least: Version) -> None:
+        self.environment.write(lambda step: step.skip_to(least))
+
+    async def other_users(self) -> list[str]:
+        return [f"process {each}" for each in self.environment.other_processes()]
 
     async def now(self) -> Instant:
         return self._clock.now()

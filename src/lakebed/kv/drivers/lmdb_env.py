@@ -135,6 +135,15 @@ class Environment:
         """Return LMDB's table of readers, for people: who keeps old pages from being used again."""
         return self._env.readers()
 
+    def other_processes(self) -> list[int]:
+        """Return the processes that have read here and not closed the store since, but for this one."""
+        self._env.reader_check()
+        # A heading, then a line for each reader that begins with the process.
+        pids = {
+            int(line.split()[0]) for line in self._env.readers().splitlines() if line.strip()[:1].isdigit()
+        }
+        return sorted(pids - {self._process})
+
     def check_usable(self) -> None:
         """Raise unless the environment is open and was opened by this process."""
         if not self._open:
@@ -273,6 +282,12 @@ class Step:
         self.changed = True
         self.version += 1
         return self.version
+
+    def skip_to(self, version: int) -> None:
+        """Give only versions above `version` from now on."""
+        if version > self.version:
+            self.changed = True
+            self.version = version
 
     def remember_partition(self, prefix: bytes, partition: str) -> None:
         """Keep the name behind a prefix, so that the environment can be listed and copied."""

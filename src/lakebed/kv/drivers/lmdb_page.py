@@ -8,7 +8,7 @@ import numpy as np
 
 from lakebed.format.spans import Spans
 from lakebed.kv.drivers.lmdb_keys import PREFIX_BYTES
-from lakebed.kv.drivers.lmdb_records import HEADER_BYTES, columns
+from lakebed.kv.drivers.lmdb_records import HEADER_BYTES, columns, names_of
 from lakebed.kv.port import Page, Version
 
 
@@ -40,6 +40,11 @@ class LmdbPage(Page):
     def versions(self) -> list[Version]:
         self._take_apart()
         return self._versions
+
+    @property
+    def names(self) -> list[tuple[bytes, ...]]:
+        """What was swapped in with each row, for whoever copies it."""
+        return [names_of(record) for record in self._records]
 
     @property
     def last_key(self) -> bytes:

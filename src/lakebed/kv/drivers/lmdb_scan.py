@@ -21,7 +21,6 @@ from lakebed.kv.drivers.lmdb_keys import (
     signpost_of,
 )
 from lakebed.kv.drivers.lmdb_page import LmdbPage
-from lakebed.kv.port import Page
 
 _FIRST_STRIDE: Final = 64
 
@@ -65,7 +64,7 @@ class _Span:
 
 def read_page(
     txn: Txn, partition: str, *, start: bytes, end: bytes | None, rows_max: int, bytes_max: int
-) -> Page:
+) -> LmdbPage:
     """Return the first rows with `start` <= key < `end`, none only if there are none.
 
     The page has at most `rows_max` rows and ends soon after `bytes_max` bytes of values.

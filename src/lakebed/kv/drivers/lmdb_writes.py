@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from lakebed.env.clock import Clock, Instant
 from lakebed.errors import ConflictError, ErrorKind
 from lakebed.kv.checks import version_changed
+from lakebed.kv.copying import Record
 from lakebed.kv.drivers.lmdb_env import Step
 from lakebed.kv.drivers.lmdb_keys import (
     CHUNK_BYTES,
@@ -193,6 +194,29 @@ class DeleteRows:
     def apply(self, step: Step) -> None:
         for key in self.keys:
             _delete(step, self.partition, key)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`CopyableKV.load`."""
+
+    records: Sequence[Record]
+
+    @property
+    def rows_count(self) -> int:
+        return len(self.records)
+
+    @property
+    def bytes_count(self) -> int:
+        return sum([len(record.value) for record in self.records])
+
+    def apply(self, step: Step) -> None:
+        for record in self.records:
+            step.remember_partition(partition_prefix(record.partition), record.partition)
+            for signpost in signposts(record.partition, record.key):
+                step.txn.put(signpost, b"", overwrite=False)
+            version = step.next_version()
+            step.txn.put(row_key(record.partition, record.key), encode(version, record.value, record.names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ from lakebed.kv.checks import (
     check_value,
     version_changed,
 )
+from lakebed.kv.copying import Place, Record
 from lakebed.kv.port import Capabilities, Expect, Fence, Item, NamesFence, Page, Row, Version, VersionFence
-from lakebed.limits import KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX, SCAN_PAGE_ITEMS
+from lakebed.limits import COPY_PAGE_ROWS, KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX, SCAN_PAGE_ITEMS
 
 
 async def open_memory(url: str, *, clock: Clock) -> "MemoryKV":  # noqa: ARG001  every opener takes the URL
@@ -140,6 +141,34 @@ class MemoryKV:
             found = [records[key] for key in keys]
             yield Page(keys, [r.value for r in found], [r.version for r in found])
             start = keys[-1] + b"\0"
+
+    async def records(self, *, after: Place | None = None) -> AsyncIterator[Sequence[Record]]:
+        found = [
+            Record(partition, key, record.value, record.names)
+            for partition, records in self._partitions.items()
+            for key, record in records.items()
+        ]
+        found.sort(key=lambda record: (record.partition, record.key))
+        left = [
+            each
+            for each in found
+            if after is None or (each.partition, each.key) > (after.partition, after.key)
+        ]
+        for at in range(0, len(left), COPY_PAGE_ROWS):
+            yield left[at : at + COPY_PAGE_ROWS]
+
+    async def load(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self._write(record.partition, record.key, record.value, record.names)
+
+    async def last_version(self) -> Version:
+        return Version(self._version)
+
+    async def raise_version(self, least: Version) -> None:
+        self._version = max(self._version, least)
+
+    async def other_users(self) -> list[str]:
+        return []
 
     async def now(self) -> Instant:
         return self._clock.now()

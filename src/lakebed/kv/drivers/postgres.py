@@ -16,9 +16,12 @@ writes a branch record in another way (see `postgres_schema` for the locks).
 """
 
 import asyncio
+import os
 import select
+import socket
 from collections.abc import AsyncIterator, Sequence
 from hashlib import blake2b
+from itertools import count
 from typing import Any, Final, LiteralString
 
 import numpy as np
@@ -39,6 +42,7 @@ from lakebed.kv.checks import (
     check_value,
     version_changed,
 )
+from lakebed.kv.copying import Place, Record
 from lakebed.kv.drivers import postgres_schema as schema
 from lakebed.kv.drivers.postgres_page import JoinedPage
 from lakebed.kv.port import (
@@ -56,6 +60,8 @@ from lakebed.kv.port import (
 from lakebed.kv.wrappers.shared_reads import SharedReads
 from lakebed.limits import (
     BACKOFF_SECONDS,
+    COPY_PAGE_BYTES,
+    COPY_PAGE_ROWS,
     DROP_STEP_ROWS,
     KV_KEY_BYTES_MAX,
     KV_VALUE_BYTES_MAX,
@@ -112,6 +118,34 @@ WITH gone AS (
     ) RETURNING 1
 ) SELECT count(*) FROM gone
 """
+_RECORD_SIZES: Final = """
+SELECT partition, key, length(value)::bigint FROM lakebed_kv WHERE (partition, key) > (%s::bytea, %s::bytea)
+ORDER BY partition, key LIMIT %s
+"""
+_RECORDS: Final = """
+SELECT partition, key, names, value FROM lakebed_kv
+WHERE (partition, key) > (%s::bytea, %s::bytea) AND (partition, key) <= (%s::bytea, %s::bytea) ORDER BY partition, key
+"""
+_LOAD: Final = """
+INSERT INTO lakebed_kv (partition, key, version, names, value)
+SELECT u.p, u.k, nextval('lakebed_kv_version'),
+       ARRAY(SELECT decode(substr(t.x, 2), 'hex') FROM unnest(string_to_array(u.n, ',')) WITH ORDINALITY AS t (x, o)
+             ORDER BY t.o),
+       u.v
+FROM unnest(%s::bytea[], %s::bytea[], %s::text[], %s::bytea[]) AS u (p, k, n, v) ORDER BY u.p, u.k
+ON CONFLICT (partition, key) DO UPDATE
+SET version = nextval('lakebed_kv_version'), names = excluded.names, value = excluded.value
+RETURNING 1
+"""
+_LAST_VERSION: Final = "SELECT last_value FROM lakebed_kv_version"
+_RAISE_VERSION: Final = (
+    "SELECT setval('lakebed_kv_version', greatest(last_value, %s)) FROM lakebed_kv_version"
+)
+_OTHER_USERS: Final = """
+SELECT application_name, client_addr::text FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND backend_type = 'client backend'
+AND application_name <> current_setting('application_name')
+"""
 _NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 # Index scans only: a plan made while the table was small would read all of it when it is not.
@@ -123,6 +157,8 @@ SET enable_bitmapscan = off;
 SET jit = off;
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 """
+
+_opened: Final = count(1)
 
 _DEADLOCK: Final = frozenset({"40001", "40P01"})
 _DISK_FULL: Final = "53100"
@@ -171,7 +207,7 @@ class PostgresKV:
             open=False,
             min_size=min(2, connections_max),
             max_size=connections_max,
-            kwargs={"autocommit": True},
+            kwargs={"autocommit": True, "application_name": _application_name()},
             configure=_configure,
             check=_check_unbroken,
             timeout=connection_seconds,
@@ -312,6 +348,42 @@ class PostgresKV:
                 return
             start = page.last_key + b"\0"
 
+    async def records(self, *, after: Place | None = None) -> AsyncIterator[Sequence[Record]]:
+        at = (after.partition.encode(), after.key) if after is not None else (b"", b"")
+        while True:
+            # Lengths first: a page of values must fit into memory.
+            sizes = await self._read(_RECORD_SIZES, (*at, Int8(COPY_PAGE_ROWS)))
+            if not sizes:
+                return
+            fitting = np.cumsum([size for _, _, size in sizes]) <= COPY_PAGE_BYTES
+            end = sizes[max(int(fitting.sum()), 1) - 1]
+            rows = await self._read(_RECORDS, (*at, end[0], end[1]))
+            yield [Record(p.decode(), key, value, tuple(names)) for p, key, names, value in rows]
+            at = (end[0], end[1])
+
+    async def load(self, records: Sequence[Record]) -> None:
+        await self._write(
+            _LOAD,
+            (
+                [record.partition.encode() for record in records],
+                [record.key for record in records],
+                # One text for each row: arrays of different lengths make no array.
+                [",".join(f"x{name.hex()}" for name in record.names) for record in records],
+                [record.value for record in records],
+            ),
+        )
+
+    async def last_version(self) -> Version:
+        [(version,)] = await self._read(_LAST_VERSION, ())
+        return Version(version)
+
+    async def raise_version(self, least: Version) -> None:
+        await self._write(_RAISE_VERSION, (Int8(least),))
+
+    async def other_users(self) -> list[str]:
+        found = await self._read(_OTHER_USERS, ())
+        return [f"{name or 'a client'} at {address or 'this machine'}" for name, address in found]
+
     async def now(self) -> Instant:
         [(now,)] = await self._read(_NOW, ())
         return Instant(now)
@@ -374,6 +446,11 @@ class PostgresKV:
                 "no connection to PostgreSQL could be had, so nothing was sent; "
                 "check that the server runs and allows enough connections",
             ) from error
+
+
+def _application_name() -> str:
+    """Return how the server lists the connections of one store; PostgreSQL cuts it off at 63 bytes."""
+    return f"lakebed {os.getpid()}.{next(_opened)} {socket.gethostname()}"
 
 
 async def _prepare_database(url: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from lakebed.env.clock import Instant
 from lakebed.kv.checks import check_key, check_partition
+from lakebed.kv.copying import Place, Record, copyable
 from lakebed.kv.port import Capabilities, Expect, Fence, Item, KVStore, Page, Row, Version, VersionFence
 from lakebed.limits import SCAN_PAGE_ITEMS
 
@@ -89,6 +90,21 @@ class SharedReads:
         page_items_max: int = SCAN_PAGE_ITEMS,
     ) -> AsyncIterator[Page]:
         return self._inner.scan(partition, start=start, end=end, page_items_max=page_items_max)
+
+    def records(self, *, after: Place | None = None) -> AsyncIterator[Sequence[Record]]:
+        return copyable(self._inner).records(after=after)
+
+    async def load(self, records: Sequence[Record]) -> None:
+        await copyable(self._inner).load(records)
+
+    async def last_version(self) -> Version:
+        return await copyable(self._inner).last_version()
+
+    async def raise_version(self, least: Version) -> None:
+        await copyable(self._inner).raise_version(least)
+
+    async def other_users(self) -> list[str]:
+        return await copyable(self._inner).other_users()
 
     async def now(self) -> Instant:
         return await self._inner.now()
