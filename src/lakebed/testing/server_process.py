@@ -53,8 +53,13 @@ def running_server(
     environment: Mapping[str, str] | None = None,
     tls: Tls | None = None,
     flags: Sequence[str] = (),
+    quickstart: bool = True,
+    descriptors: int | None = None,
 ) -> Iterator[ServerProcess]:
-    """Start a server on an empty folder, or on what another left there; wait until it answers, and end it afterwards."""
+    """Start a server on an empty folder, or on what another left there; wait until it answers, and end it afterwards.
+
+    Without `quickstart` nobody has set it up. `descriptors` is the most that each of its processes may open.
+    """
     imports = folder / "imports"
     imports.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -63,9 +68,10 @@ def running_server(
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [
+                *(("prlimit", f"--nofile={descriptors}", "--") if descriptors else ()),
                 str(Path(sys.executable).parent / "lakebed"),
                 "run",
-                "--quickstart",
+                *(("--quickstart",) if quickstart else ()),
                 *("--data", str(folder / "data")),
                 *("--listen", f"127.0.0.1:{port}"),
                 *("--workers", str(workers)),
