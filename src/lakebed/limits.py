@@ -168,6 +168,8 @@ L2_REST_SECONDS = 6.0
 SEAL_ROWS = 100_000
 SEAL_QUIET_ROWS = 1_000
 SEAL_QUIET_SECONDS = 2.0
+# Of the frequent calls to embedded stores one in so many is timed: to time each takes as long as the call. A power of two.
+SAMPLED_CALLS = 64
 # What one compaction reads: a minute's work, so that a lost worker costs no more.
 COMPACTION_BYTES_MAX = GIB
 COMPACTION_ROWS_MAX = 10_000_000

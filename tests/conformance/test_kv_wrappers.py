@@ -8,6 +8,7 @@ from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import KVStore
 from lakebed.kv.wrappers.faults import FaultyKV, no_faults
 from lakebed.kv.wrappers.metrics import MeteredKV
+from lakebed.kv.wrappers.sampled import SampledKV
 from lakebed.kv.wrappers.shared_reads import SharedReads
 from lakebed.testing.kv_suite import KVSuite
 
@@ -16,6 +17,12 @@ class TestSharedReads(KVSuite):
     @pytest.fixture
     async def store(self) -> KVStore:
         return SharedReads(MemoryKV())
+
+
+class TestSampledKV(KVSuite):
+    @pytest.fixture
+    def store(self) -> KVStore:
+        return SampledKV(MemoryKV(), registry=CollectorRegistry(), clock=SystemClock())
 
 
 class TestMeteredKV(KVSuite):

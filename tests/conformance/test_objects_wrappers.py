@@ -21,6 +21,7 @@ from lakebed.objects.wrappers.faults import (
 )
 from lakebed.objects.wrappers.metrics import MeteredObjects, ObjectMeters
 from lakebed.objects.wrappers.retry import RetryingObjects
+from lakebed.objects.wrappers.sampled import SampledObjects
 from lakebed.testing.object_suite import ObjectSuite
 
 
@@ -45,6 +46,11 @@ class WrapperSuite(ObjectSuite):
 class TestMeteredObjects(WrapperSuite):
     def wrap(self, inner: ObjectStore) -> ObjectStore:
         return MeteredObjects(inner, meters=ObjectMeters(CollectorRegistry()), clock=SystemClock())
+
+
+class TestSampledObjects(WrapperSuite):
+    def wrap(self, inner: ObjectStore) -> ObjectStore:
+        return SampledObjects(inner, meters=ObjectMeters(CollectorRegistry()), clock=SystemClock())
 
 
 class TestFaultyObjectsWithoutFaults(WrapperSuite):

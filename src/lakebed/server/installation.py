@@ -17,6 +17,7 @@ from lakebed.errors import ErrorKind, UnavailableError
 from lakebed.kv.copying import require_in_place
 from lakebed.kv.open import open_kv
 from lakebed.kv.wrappers.metrics import MeteredKV
+from lakebed.kv.wrappers.sampled import SampledKV
 from lakebed.model.repository import GoneRepository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import canonical_namespace
@@ -24,6 +25,7 @@ from lakebed.objects.open import open_store
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.metrics import MeteredObjects, ObjectMeters
 from lakebed.objects.wrappers.retry import RetryingObjects
+from lakebed.objects.wrappers.sampled import SampledObjects
 from lakebed.refs.repositories import Repositories
 from lakebed.server.config import Config
 from lakebed.server.data_folder import DataFolder, Layout
@@ -62,8 +64,8 @@ async def open_engine(
 ) -> AsyncIterator[Wired]:
     """Yield an engine on a data folder that this process, or the one that started it, holds.
 
-    With a `registry`, calls to stores across a network are counted and timed in it. What is embedded
-    is not: measuring would take longer than the call. Who works in the `background`
+    With a `registry`, calls to stores are counted and timed in it; of frequent calls to what is embedded, a few are timed. Who
+    works in the `background`
     leaves the cache's space, and the disk's time, to others. Who is only `looking` leaves nothing in the database.
 
     Raises:
@@ -80,8 +82,10 @@ async def open_engine(
         stack.callback(processes.close)
         kv = await open_kv(config.kv_url or f"lmdb://{folder.kv}", clock=clock)
         stack.push_async_callback(kv.close)
-        if registry is not None and kv.capabilities.engine_time:
-            kv = MeteredKV(kv, registry=registry, clock=clock)
+        if registry is not None:
+            # A remote database has a time of its own.
+            kind = MeteredKV if kv.capabilities.engine_time else SampledKV
+            kv = kind(kv, registry=registry, clock=clock)
         meters = ObjectMeters(registry) if registry is not None else None
         settings = replace(config.storage, data_dir=config.storage.data_dir or folder.objects)
         stores: dict[str, ObjectStore] = {}
@@ -90,8 +94,11 @@ async def open_engine(
             if namespace not in stores:
                 store = open_store(namespace, settings, clock=clock, ids=ids, workers=storage_workers)
                 stack.push_async_callback(store.close)
-                if not namespace.startswith("local://"):
-                    store = MeteredObjects(store, meters=meters, clock=clock) if meters else store
+                is_local = namespace.startswith("local://")
+                if meters is not None:
+                    metered = SampledObjects if is_local else MeteredObjects
+                    store = metered(store, meters=meters, clock=clock)
+                if not is_local:
                     store = RetryingObjects(store, clock=clock, ids=ids)
                 stores[namespace] = store
             return stores[namespace]

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SeededIds
 from lakebed.errors import AlreadyExistsError, ErrorKind, NotFoundError, UnavailableError
+from lakebed.limits import SAMPLED_CALLS
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.port import ByteRange, ETag, IfMatch, PutMode
 from lakebed.objects.wrappers.faults import (
@@ -23,6 +24,7 @@ from lakebed.objects.wrappers.faults import (
 )
 from lakebed.objects.wrappers.metrics import MeteredObjects, ObjectMeters
 from lakebed.objects.wrappers.retry import RetryingObjects
+from lakebed.objects.wrappers.sampled import SampledObjects
 
 
 class RecordingClock(SystemClock):
@@ -222,6 +224,25 @@ async def test_calls_are_counted_by_how_they_ended() -> None:
     }
     assert registry.get_sample_value("lakebed_objects_bytes_total", {"direction": "written"}) == 5
     assert registry.get_sample_value("lakebed_objects_bytes_total", {"direction": "read"}) == 5
+
+
+async def test_every_call_to_local_storage_is_counted_and_one_in_64_is_timed() -> None:
+    registry = CollectorRegistry()
+    store = SampledObjects(MemoryObjects(), meters=ObjectMeters(registry), clock=RecordingClock())
+
+    def counted(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"lakebed_objects_{name}", labels)
+
+    for index in range(SAMPLED_CALLS + 1):
+        await store.put(f"k{index}", b"12345")
+        assert await store.get(f"k{index}") == b"12345"
+        assert b"".join([chunk async for chunk in store.stream(f"k{index}")]) == b"12345"
+        assert await store.head(f"k{index}") is not None
+    for operation in ("put", "get", "stream", "head"):
+        assert counted("calls_total", operation=operation, outcome="any") == SAMPLED_CALLS + 1
+    assert counted("seconds_count", operation="get") == 2
+    assert counted("bytes_total", direction="written") == 5 * (SAMPLED_CALLS + 1)
+    assert counted("bytes_total", direction="read") == 2 * 5 * (SAMPLED_CALLS + 1)
 
 
 async def failing(call: Callable[[], object]) -> None:
