@@ -325,6 +325,30 @@ TASK_LIFETIME_SECONDS = 24 * 3600.0
 # A task that did not say that it is alive for this long belongs to a dead process.
 TASK_DEAD_SECONDS = 30.0
 
+# How often a process looks whether maintenance is due: branch records stay short at twenty commits a second.
+MAINTENANCE_SECONDS = 10.0
+# Each of the two halves of a round begins nothing more after this long.
+MAINTENANCE_ROUND_SECONDS = 10.0
+# What no index leads to is looked for once an hour in each repository (a dead process's creation, old uploads, orphaned
+# segments), and once a day in every branch record.
+MAINTENANCE_PASS_SECONDS = 3600.0
+MAINTENANCE_FULL_SECONDS = 24 * 3600.0
+# Repositories that one round visits for that: a pass over 10,000 of them takes the hour.
+MAINTENANCE_VISITS = 32
+# Records that a step of maintenance decodes in one go: a few milliseconds of the event loop.
+MAINTENANCE_PAGE_ITEMS = 250
+# One step in one repository takes no longer: storage that does not answer holds up the others only so long. What a step
+# has done stays done, and the next round goes on from there.
+MAINTENANCE_STEP_SECONDS = 60.0
+# What failed is left alone for a while, twice as long each time, up to the second number.
+MAINTENANCE_REST_SECONDS = 10.0
+MAINTENANCE_REST_SECONDS_MAX = 3600.0
+# The process that has the turn renews it with every round. Another one takes over when it must be dead: a round takes no
+# longer than both its halves and one step that does not answer.
+MAINTENANCE_TURN_SECONDS = 100.0
+# A background task that raised an exception, which none should, is started again after this long.
+BACKGROUND_RESTART_SECONDS = 1.0
+
 # A repository that is still `creating` after this long was given up by a dead process.
 CREATING_TIMEOUT_SECONDS = 300.0
 
@@ -340,6 +364,8 @@ DECODED_RECORDS_MAX = 5_000
 # Retired layers that a branch record still lists; older ones move to the clean-up list before their time,
 # because the record is written with every commit.
 RETIRED_LISTED = 16
+# After so many more, the next commit tells maintenance to look at once: a put for every so many commits.
+RETIRED_URGENT = 64
 
 # Decoded ranges kept on the local disk for memory-mapping.
 CACHE_BYTES_DEFAULT = 10 * GIB
@@ -549,5 +575,8 @@ assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
 assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
 assert 2 * HEAD_PATIENCE_SECONDS_MAX <= PENDING_TIMEOUT_SECONDS
 assert PIN_SECONDS < GRACE_SECONDS
+assert (
+    MAINTENANCE_TURN_SECONDS > 2 * MAINTENANCE_ROUND_SECONDS + MAINTENANCE_STEP_SECONDS + MAINTENANCE_SECONDS
+)
 assert KV_PARTITION_BYTES_MAX + KV_KEY_BYTES_MAX < 2_704
 assert POSTGRES_STATEMENT_SECONDS < POSTGRES_REPLY_SECONDS

@@ -17,7 +17,7 @@ from lakebed.testing.simulation.scenarios import SCENARIOS
 # A second or a few each, and enough that each scenario reaches what it is about. `make simulate` plays the many.
 COUNTS = {
     "staging": 8,
-    "segments": 8,
+    "segments": 10,
     "segment-conditions": 5,
     "slow-segments": 3,
     "shared-segments": 4,

@@ -47,7 +47,8 @@ from lakebed.catalog.digests import Digest
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.link_tokens import require_settled
 from lakebed.catalog.objects import Attributes
-from lakebed.env.clock import after
+from lakebed.env.clock import Instant, after
+from lakebed.env.ids import encode_base32
 from lakebed.errors import (
     ConflictError,
     ErrorKind,
@@ -65,6 +66,7 @@ from lakebed.format.part_uploads import (
 )
 from lakebed.kv.port import Expect, Row, Version, VersionFence, prefix_end
 from lakebed.limits import (
+    MAINTENANCE_PAGE_ITEMS,
     METADATA_BYTES_MAX,
     PARTS_MAX,
     S3_COMPLETED_SECONDS,
@@ -122,7 +124,7 @@ class PartUploads:
         now = await engine.parts.kv.now()
         address = engine.slices.next_address(now)
         upload = PartUpload(
-            id=engine.parts.ids.token() + engine.parts.ids.token(),
+            id=f"{_id_prefix(now)}{engine.parts.ids.token()}{engine.parts.ids.token()}",
             branch=name,
             path=target,
             address=address,
@@ -232,28 +234,41 @@ class PartUploads:
         return sorted(opened, key=lambda each: (f"{each.branch}/{each.path}", each.created_at, each.id))
 
     async def sweep(self, repo: Repository) -> int:
-        """Give up what nobody completed for long, and forget what ended. Return how many."""
-        now = await self._engine.parts.kv.now()
+        """Give up what nobody completed for long, and forget what ended. Return how many.
+
+        Ids begin with the time: uploads that are too young to end are not read, however many there are.
+        """
+        kv = self._engine.parts.kv
+        now = await kv.now()
         ended = 0
-        for found in await self._all(repo):
-            age = found.upload.created_at
-            match found.upload.state:
-                case PartUploadState.OPEN | PartUploadState.COMPLETING if (
-                    after(age, S3_UPLOAD_LIFETIME_SECONDS) >= now
-                ):
-                    continue
-                case PartUploadState.STAGING | PartUploadState.COMPLETED if (
-                    after(age, S3_UPLOAD_LIFETIME_SECONDS + S3_COMPLETED_SECONDS) >= now
-                    # The collector still has to know where a fresh object came from.
-                    or after(found.upload.completed_at, 2 * self._engine.parts.lifetimes.grace_seconds) >= now
-                ):
-                    continue
-                case PartUploadState.STAGING | PartUploadState.COMPLETED:
-                    await self._remove(repo, found.upload.id)
-                case _:
-                    await self._abort(found)
-            ended += 1
+        async for page in kv.scan(
+            repo.partition,
+            start=UPLOADS_PREFIX,
+            end=_upload_key(_id_prefix(after(now, -S3_UPLOAD_LIFETIME_SECONDS))),
+            page_items_max=MAINTENANCE_PAGE_ITEMS,
+        ):
+            for item in page.items():
+                ended += await self._end_old(_Found(repo, decode_part_upload(item.value), item.version), now)
         return ended
+
+    async def _end_old(self, found: _Found, now: Instant) -> bool:
+        age = found.upload.created_at
+        match found.upload.state:
+            case PartUploadState.OPEN | PartUploadState.COMPLETING if (
+                after(age, S3_UPLOAD_LIFETIME_SECONDS) >= now
+            ):
+                return False
+            case PartUploadState.STAGING | PartUploadState.COMPLETED if (
+                after(age, S3_UPLOAD_LIFETIME_SECONDS + S3_COMPLETED_SECONDS) >= now
+                # The collector still has to know where a fresh object came from.
+                or after(found.upload.completed_at, 2 * self._engine.parts.lifetimes.grace_seconds) >= now
+            ):
+                return False
+            case PartUploadState.STAGING | PartUploadState.COMPLETED:
+                await self._remove(found.repo, found.upload.id)
+            case _:
+                await self._abort(found)
+        return True
 
     async def _abort(self, found: _Found) -> None:
         upload = found.upload
@@ -508,6 +523,11 @@ def _part_sizes(parts: Sequence[UploadedPart]) -> dict[str, str]:
     """Return the metadata that says where parts begin, unless it would be too long."""
     packed = pack_parts([part.size_bytes for part in parts])
     return {PARTS_KEY: packed} if len(packed) <= METADATA_BYTES_MAX else {}
+
+
+def _id_prefix(begun: Instant) -> str:
+    """Return what ids of uploads that began then start with. Ids of an older lakebed are random, and sort before these."""
+    return f"w{encode_base32(begun, width=12)}"
 
 
 def _upload_key(upload: str) -> bytes:

@@ -23,6 +23,7 @@ from lakebed.model.ids import (
     TagName,
 )
 from lakebed.model.layers import Layer, RetiredLayer, RetiredTree, SegmentLayer, TokenLayer
+from lakebed.model.maintenance import MaintenanceTurn, TodoEntry
 from lakebed.model.repository import (
     BranchProtection,
     CleanupEntry,
@@ -105,6 +106,7 @@ class _Branch(Stored, tag=1):
     compacted_counts: _Counts | None = None
     retired_trees: tuple[_RetiredTree, ...] = ()
     parked: bool = False
+    indexed: bool = False
 
 
 class _DeletedBranch(Stored, tag=2):
@@ -115,6 +117,7 @@ class _DeletedBranch(Stored, tag=2):
     retired: tuple[_RetiredLayer, ...]
     updated_at: Instant
     retired_trees: tuple[_RetiredTree, ...] = ()
+    indexed: bool = False
 
 
 class _Tag(Stored, tag=1):
@@ -219,6 +222,19 @@ class _Copy(Stored):
     at: Instant
 
 
+class _Todo(Stored):
+    due: Instant
+    nonce: Nonce
+
+
+class _Turn(Stored):
+    holder: Nonce
+    until: Instant
+    cursor: str
+    pass_began: Instant
+    full_began: Instant
+
+
 _BRANCH: Final = Codec[_Branch | _DeletedBranch]("branch", 1, _Branch | _DeletedBranch)
 _TAG: Final = Codec[_Tag | _DeletedTag]("tag", 1, _Tag | _DeletedTag)
 _COMMIT: Final = Codec[_Commit]("commit", 1, _Commit)
@@ -232,6 +248,8 @@ _CLEANUP: Final = Codec[_RepositoryCleanup | _TokenCleanup]("clean-up", 1, _Repo
 _PROTECTION: Final = Codec[_Protection]("branch protection", 1, _Protection)
 _METADATA: Final = Codec[_Metadata]("repository metadata", 1, _Metadata)
 _COPY: Final = Codec[_Copy]("copy", 1, _Copy)
+_TODO: Final = Codec[_Todo]("todo", 1, _Todo)
+_TURN: Final = Codec[_Turn]("maintenance turn", 1, _Turn)
 
 
 def encode_branch(record: BranchRecord) -> bytes:
@@ -246,6 +264,7 @@ def encode_branch(record: BranchRecord) -> bytes:
                 tuple(map(_store_retired, record.retired)),
                 record.updated_at,
                 tuple(map(_store_retired_tree, record.retired_trees)),
+                record.indexed,
             )
         )
     return _BRANCH.seal(
@@ -274,6 +293,7 @@ def encode_branch(record: BranchRecord) -> bytes:
             _store_counts(record.compacted_counts),
             tuple(map(_store_retired_tree, record.retired_trees)),
             record.parked,
+            record.indexed,
         )
     )
 
@@ -294,6 +314,7 @@ def decode_branch(data: bytes) -> BranchRecord:
             retired=tuple(map(_load_retired, s.retired)),
             updated_at=s.updated_at,
             retired_trees=tuple(map(_load_retired_tree, s.retired_trees)),
+            indexed=s.indexed,
         )
     try:
         return Branch(
@@ -327,6 +348,7 @@ def decode_branch(data: bytes) -> BranchRecord:
             compacted_counts=_load_counts(s.compacted_counts),
             retired_trees=tuple(map(_load_retired_tree, s.retired_trees)),
             parked=s.parked,
+            indexed=s.indexed,
         )
     except (
         AssertionError
@@ -514,6 +536,30 @@ def encode_repository_metadata(values: dict[str, str]) -> bytes:
 def decode_repository_metadata(data: bytes) -> dict[str, str]:
     """Return what `encode_repository_metadata` was given, sorted; errors as for `decode_branch`."""
     return _METADATA.open(data).values
+
+
+def encode_todo(entry: TodoEntry) -> bytes:
+    """Return an entry of the `todo` index as its KV value."""
+    return _TODO.seal(_Todo(entry.due, entry.nonce))
+
+
+def decode_todo(data: bytes) -> TodoEntry:
+    """Return what `encode_todo` was given; errors as for `decode_branch`."""
+    s = _TODO.open(data)
+    return TodoEntry(due=s.due, nonce=s.nonce)
+
+
+def encode_turn(turn: MaintenanceTurn) -> bytes:
+    """Return the record of maintenance's turn as its KV value."""
+    return _TURN.seal(_Turn(turn.holder, turn.until, turn.cursor, turn.pass_began, turn.full_began))
+
+
+def decode_turn(data: bytes) -> MaintenanceTurn:
+    """Return what `encode_turn` was given; errors as for `decode_branch`."""
+    s = _TURN.open(data)
+    return MaintenanceTurn(
+        holder=s.holder, until=s.until, cursor=s.cursor, pass_began=s.pass_began, full_began=s.full_began
+    )
 
 
 def encode_copy(at: Instant) -> bytes:

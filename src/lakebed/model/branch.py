@@ -78,6 +78,8 @@ class Branch:
     retired_trees: tuple[RetiredTree, ...] = ()
     parked: bool = False
     """Whether compaction has given up on some of its layers: it gets no shorter by itself, so writers may pile up more."""
+    indexed: bool = False
+    """Whether an entry of the `todo` index names this branch: see `refs/todo.py`."""
 
     def __post_init__(self) -> None:
         seqs = [layer.seq for layer in self.sealed]
@@ -93,7 +95,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedBranch:
-    """What stays of a deleted branch: enough that a namesake never repeats a number or loses a retired layer."""
+    """What stays of a deleted branch until its retired layers and trees are freed, and for a grace after that."""
 
     name: BranchName
     next_seq: int
@@ -102,6 +104,7 @@ class DeletedBranch:
     retired: tuple[RetiredLayer, ...]
     updated_at: Instant
     retired_trees: tuple[RetiredTree, ...] = ()
+    indexed: bool = False
 
 
 BranchRecord: TypeAlias = Branch | DeletedBranch

@@ -42,7 +42,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTag:
-    """What stays of a deleted tag: its key's version counter."""
+    """What an older lakebed left of a deleted tag. The cleaner removes it."""
 
     name: TagName
 

@@ -4,8 +4,10 @@ A branch record is the single truth about its branch and changes only by a swap
 of exactly the version that was read. `update` is the one loop that does so, and
 `lifecycle` says how a branch comes to be and goes. Deleting moves its layers to
 `retired` in the very swap to the tombstone; a branch created under the name
-again carries the retired layers and all counters on, so that nothing of the old
-one is lost, dropped too early, or numbered twice. The same goes for compacted trees.
+again while the tombstone is there carries the retired layers and all counters on, so
+that nothing of the old one is lost, dropped too early, or numbered twice. The same goes
+for compacted trees. The cleaner removes a tombstone that has nothing left to free.
+Whatever gives a record something for maintenance to do enters it into the `todo` index first.
 """
 
 from collections.abc import Callable
@@ -29,12 +31,14 @@ from lakebed.model.branch import Branch, BranchRecord, DeletedBranch
 from lakebed.model.ids import BranchName, CommitId, Nonce
 from lakebed.model.layers import Layer, RetiredLayer, TokenLayer
 from lakebed.model.repository import Repository
+from lakebed.model.segments import era_at
 from lakebed.refs.backoff import back_off
 from lakebed.refs.keys import BRANCHES_PREFIX, branch_key
 from lakebed.refs.lifecycle import RefKind, RefLifecycle
 from lakebed.refs.listing import Listing
 from lakebed.refs.names import require_no_commit, require_no_tag
 from lakebed.refs.scans import scan_records
+from lakebed.refs.todo import TodoIndex
 from lakebed.refs.versioned import Versioned
 
 
@@ -45,7 +49,8 @@ class Branches:
         self._kv = kv
         self._clock = clock
         self._ids = ids
-        self._lifecycle = RefLifecycle(_KIND, kv, clock=clock, ids=ids)
+        self._todo = TodoIndex(kv, clock=clock, ids=ids)
+        self._lifecycle = RefLifecycle(_KIND, kv, clock=clock, ids=ids, enter=self._todo.enter)
 
     async def get(self, repo: Repository, name: BranchName) -> Versioned[Branch]:
         """Return a branch that everyone can see. One KV read.
@@ -212,7 +217,8 @@ class Branches:
         self, repo: Repository, old: Versioned[Branch], new: Branch, now: Instant
     ) -> Versioned[Branch]:
         assert (new.name, new.incarnation) == (old.value.name, old.value.incarnation)
-        stamped = replace(new, updated_at=later(old.value.updated_at, now))
+        entered = await self._todo.enter(repo.partition, old.value, new)
+        stamped = replace(entered, updated_at=later(old.value.updated_at, now))
         version = await self._kv.swap(
             repo.partition,
             branch_key(new.name),
@@ -238,6 +244,8 @@ def new_branch(
         name=name,
         incarnation=nonce,
         commit_id=commit_id,
+        # Segments for this branch are stored from now on: of older eras it takes none.
+        min_era=era_at(now) - 1,
         hidden=hidden,
         tentative=tentative,
         created_by=nonce,
@@ -249,10 +257,11 @@ def new_branch(
         fresh,
         next_seq=previous.next_seq,
         last_token=previous.last_token,
-        min_era=previous.min_era,
+        min_era=max(fresh.min_era, previous.min_era),
         retired=previous.retired,
         retired_trees=previous.retired_trees,
         updated_at=later(previous.updated_at, now),
+        indexed=previous.indexed,
     )
 
 
@@ -272,11 +281,15 @@ def bury(branch: Branch, now: Instant) -> DeletedBranch:
         retired=(*branch.retired, *(RetiredLayer(layer=layer, at=at) for layer in layers)),
         updated_at=at,
         retired_trees=branch.with_tree_retired(at),
+        indexed=branch.indexed,
     )
 
 
 async def swapped_once(kv: KVStore, partition: str, new: BranchRecord, old: Versioned[BranchRecord]) -> bool:
-    """Swap a record, live or deleted, once; False means look again, whether it was lost or nobody knows."""
+    """Swap a record, live or deleted, once; False means look again, whether it was lost or nobody knows.
+
+    For swaps that give a record nothing new to do: they put no entry into the `todo` index.
+    """
     try:
         await kv.swap(
             partition,

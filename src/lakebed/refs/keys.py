@@ -1,9 +1,10 @@
 """Where each record lives: partitions and keys of everything but staged rows.
 
-    lakebed:        repos/<repo>  settings/shared
+    lakebed:        repos/<repo>  settings/shared  maintenance/turn
     <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>  copies/<address>/<id>
                     tasks/<id>  links/<address>  gc/state  pins/<id>  dumps/chain
     cleanup:        <due>/<what>/<name>
+    todo:           <repo>-<uid>/<b>
 
 A repository's own partition carries its uid, so whoever holds a `Repository`
 value can only ever meet the data of that one, not of a namesake created later.
@@ -16,6 +17,7 @@ from lakebed.model.ids import BranchName, CommitId, Nonce, RepoName, RepoUid, St
 
 REPOSITORIES_PARTITION: Final = "lakebed"
 CLEANUP_PARTITION: Final = "cleanup"
+TODO_PARTITION: Final = "todo"
 
 REPOS_PREFIX: Final = b"repos/"
 BRANCHES_PREFIX: Final = b"branches/"
@@ -34,6 +36,7 @@ GC_RULES_KEY: Final = b"settings/gc_rules"
 GC_STATE_KEY: Final = b"gc/state"
 SHARED_SETTINGS_KEY: Final = b"settings/shared"
 DUMP_CHAIN_KEY: Final = b"dumps/chain"
+TURN_KEY: Final = b"maintenance/turn"
 
 
 def compaction_partition(repo_partition: str) -> str:
@@ -93,6 +96,17 @@ def due_of(key: bytes) -> Instant:
 
 def _due(instant: Instant) -> bytes:
     return b"%020d" % instant
+
+
+def todo_key(partition: str, name: BranchName) -> bytes:
+    """Return the key of the entry that says that a branch needs attention."""
+    return f"{partition}/{name}".encode()
+
+
+def todo_branch(key: bytes) -> tuple[str, BranchName]:
+    """Return the repository's partition and the branch that an entry with this key names."""
+    partition, _, name = key.decode().partition("/")
+    return partition, BranchName(name)
 
 
 def task_key(task_id: Nonce) -> bytes:

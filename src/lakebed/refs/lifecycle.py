@@ -4,19 +4,21 @@ Create, with fences:     one swap, fenced on the version of a commit that is not
 Create, without fences:  1. swap in the ref, `tentative`: invisible, but a root for the collector
                          2. read the commit again
                          3. swap it visible, or to a tombstone if the commit is condemned
-Delete:                  swap in a tombstone, which keeps the key's version counter.
+Delete:                  a branch: swap in a tombstone, which holds what is to be freed; a tag: remove the record.
 
 Crash after 1: whoever meets the tentative ref does 2 and 3. Its creator and any
 helper may do so at the same time; all but one lose the swap and read what won.
 
 `created_by` is the creator's nonce and stays the same while the ref lives. By it
 a creator recognises its own ref after an unknown outcome, and a deletion knows
-that what it wanted gone is gone, whatever has taken the name since.
+that what it wanted gone is gone, whatever has taken the name since. A creator that
+does not know whether it wrote, and finds no record, cannot tell: its ref may have been
+there, been deleted and removed. It answers so, and does not write a second time.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from lakebed.env.clock import Clock, Instant
 from lakebed.env.ids import IdSource
@@ -69,8 +71,16 @@ class RefKind(Generic[L, D]):
     names: Callable[[L], tuple[bytes, ...]]
     published: Callable[[L, Instant], L]
     """The same ref, visible."""
-    buried: Callable[[L, Instant], D]
-    """What stays of the ref."""
+    buried: Callable[[L, Instant], D | None]
+    """What stays of the ref; None for nothing: its record is removed."""
+
+
+Enter = Callable[[str, Any, Any], Awaitable[Any]]
+"""Prepares the swap of a record, live or dead, for another in a partition, and returns the one to write."""
+
+
+async def _nothing_to_enter(_partition: str, _old: object, new: Any) -> Any:
+    return new
 
 
 @dataclass(slots=True)
@@ -84,8 +94,17 @@ class _Creation:
 class RefLifecycle(Generic[L, D]):
     """Creates, finishes and deletes the refs of one kind."""
 
-    def __init__(self, kind: RefKind[L, D], kv: KVStore, *, clock: Clock, ids: IdSource) -> None:
+    def __init__(
+        self,
+        kind: RefKind[L, D],
+        kv: KVStore,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        enter: Enter = _nothing_to_enter,
+    ) -> None:
         self._kind = kind
+        self._enter = enter
         self._kv = kv
         self._clock = clock
         self._ids = ids
@@ -142,7 +161,7 @@ class RefLifecycle(Generic[L, D]):
                         self._kind.exists, f"{self._kind.noun} {name!r} already exists in {repo.name}"
                     )
                 continue  # A dead creator's attempt, or an own one on a condemned commit, is cleared away now.
-            if creation.unsure not in (None, expected):
+            if creation.unsure is not None and (creation.unsure != expected or expected is Expect.ABSENT):
                 raise self._unknown(name)
             ref = make(creation.nonce, dead, await self._kv.now())
             try:
@@ -167,6 +186,7 @@ class RefLifecycle(Generic[L, D]):
         fence = await anchor(self._kv, repo, ref.commit_id)
         if self._kv.capabilities.fences:
             ref = self._kind.published(ref, await self._kv.now())
+        ref = await self._enter(repo.partition, None, ref)
         version = await self._kv.swap(
             repo.partition,
             self._kind.key(name),
@@ -204,18 +224,16 @@ class RefLifecycle(Generic[L, D]):
                 await anchor(self._kv, repo, ref.commit_id)
             except NotFoundError:
                 visible = None
-            value = (
-                self._kind.encode(visible)
-                if visible is not None
-                else self._kind.encode_tombstone(self._kind.buried(ref, now))
-            )
             try:
+                if visible is None:
+                    await self._bury(repo, name, tentative, now)
+                    return None, True
                 version = await self._kv.swap(
                     repo.partition,
                     self._kind.key(name),
-                    value,
+                    self._kind.encode(visible),
                     expected=tentative.version,
-                    names=self._kind.names(visible) if visible is not None else (),
+                    names=self._kind.names(visible),
                 )
             except ConflictError:
                 pass
@@ -223,7 +241,7 @@ class RefLifecycle(Generic[L, D]):
                 if not is_unknown(error):
                     raise
             else:
-                return (None, True) if visible is None else (Versioned(visible, version), False)
+                return Versioned(visible, version), False
             item = await self._kv.get(repo.partition, self._kind.key(name))
             live = self._kind.decode(item.value)[0] if item is not None else None
             if item is None or live is None or live.created_by != ref.created_by:
@@ -257,14 +275,8 @@ class RefLifecycle(Generic[L, D]):
                     self._kind.missing, f"{self._kind.noun} {name!r} not found in {repo.name}"
                 )
             victim = found.value
-            tombstone = self._kind.buried(victim, now)
             try:
-                await self._kv.swap(
-                    repo.partition,
-                    self._kind.key(name),
-                    self._kind.encode_tombstone(tombstone),
-                    expected=found.version,
-                )
+                await self._bury(repo, name, found, now)
             except ConflictError:
                 pass
             except UnavailableError as error:
@@ -275,6 +287,20 @@ class RefLifecycle(Generic[L, D]):
                 return victim
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise self._unknown(name) if unsure else self._too_many(name)
+
+    async def _bury(self, repo: Repository, name: str, found: Versioned[L], now: Instant) -> None:
+        """Put what stays of a ref in its place, or remove its record if nothing does."""
+        tombstone = self._kind.buried(found.value, now)
+        if tombstone is None:
+            await self._kv.remove(repo.partition, self._kind.key(name), expected=found.version)
+            return
+        tombstone = await self._enter(repo.partition, found.value, tombstone)
+        await self._kv.swap(
+            repo.partition,
+            self._kind.key(name),
+            self._kind.encode_tombstone(tombstone),
+            expected=found.version,
+        )
 
     def _unknown(self, name: str) -> LakebedError:
         return UnavailableError(

@@ -13,7 +13,7 @@ Create                                      after a crash here
 Delete
     1. swap  deleting(uid)                  whoever meets it goes on with 2
     2. write the clean-up entry             the same; the entry is the same one again
-    3. swap  to the tombstone               done; the cleaner works the entry off when it is due
+    3. remove the record                    done; the cleaner works the entry off when it is due
 
 Purge: what a repository that was deleted without its data has left in a namespace
     1. to 3. of a creation, where 3 allows data: the namespace belongs to nobody else, and everything below data/ is named as
@@ -303,15 +303,12 @@ class Repositories:
             await self._delete_once(claim.value, claim.version, delete_data=False)
 
     async def finish_deleting(self, found: Versioned[DeletingRepository]) -> None:
-        """Do what is left of a deletion: write the clean-up entry, then swap to the tombstone."""
+        """Do what is left of a deletion: write the clean-up entry, then remove the record."""
         await self._leave_to_cleaner(found.value)
         for attempt in range(SWAP_ATTEMPTS_MAX):
             try:
-                await self._kv.swap(
-                    REPOSITORIES_PARTITION,
-                    repo_key(found.value.name),
-                    encode_repository(GoneRepository(name=found.value.name)),
-                    expected=found.version,
+                await self._kv.remove(
+                    REPOSITORIES_PARTITION, repo_key(found.value.name), expected=found.version
                 )
             except ConflictError:
                 return  # Somebody else has finished it.

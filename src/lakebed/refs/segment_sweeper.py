@@ -2,11 +2,12 @@
 
     1. list    the files of the repository
     2. look    whether any may be an orphan; mostly none, and nothing more happens
-    3. raise   `min_era` on every branch: from here no branch takes a writer's segment of an older era
+    3. raise   `min_era` on every live branch: from here no branch takes a writer's segment of an older era
     4. read    what is referenced: stashes in every state, then layers of every branch, live or retired
     5. delete  what is not, as `is_orphan` says
 
-3 before 4: a segment appended in between would be deleted under its readers. 1 before 4: the output of a job is listed,
+3 before 4: a segment appended in between would be deleted under its readers. A branch that is created after 1 takes only
+segments that were stored after it was created, so none that 1 has listed. 1 before 4: the output of a job is listed,
 then installed, then seen in 4, or its token no longer protects it. Stashes before branches: a stash moves to a branch
 and nothing moves back, so that one which is popped between the two reads is seen in the first, however long that takes.
 Crash anywhere: nothing is half done.
@@ -101,7 +102,9 @@ class SegmentSweeper:
             return 0
         async for items in scan_records(self._kv, repo.partition, BRANCHES_PREFIX):
             for item in items:
-                await self._raise(repo, decode_branch(item.value).name, min_era)
+                record = decode_branch(item.value)
+                if isinstance(record, Branch):
+                    await self._raise(repo, record.name, min_era)
         orphans = (await self._references(repo)).orphans(suspects, min_era=min_era)
         if orphans:
             # Listed before this check: what a later owner of the namespace has stored is not among them.

@@ -105,5 +105,5 @@ _KIND: RefKind[Tag, DeletedTag] = RefKind(
     encode_tombstone=encode_tag,
     names=lambda tag: (tag.commit_id.encode(),),
     published=lambda tag, _now: replace(tag, tentative=False),
-    buried=lambda tag, _now: DeletedTag(name=tag.name),
+    buried=lambda _tag, _now: None,
 )

@@ -4,9 +4,8 @@ It opens the engine when the server starts it and closes it when the server stop
 that everything acknowledged is on disk and nothing in flight is lost.
 """
 
-import asyncio
 import gc
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import cache
 from importlib.metadata import version
 from typing import Final
@@ -29,6 +28,7 @@ from lakebed.http.sandbox import NO_SNIFF
 from lakebed.s3.app import S3App, S3Services, is_s3_request
 from lakebed.s3.app import meter_names as s3_names
 from lakebed.s3.signatures.gate import Gate
+from lakebed.server.background import Background
 from lakebed.server.config import Config
 from lakebed.server.data_folder import Layout
 from lakebed.server.installation import open_engine
@@ -59,6 +59,8 @@ class WorkerApp:
         self._services: Services | None = None
         self._hosts: Hosts | None = None
         """Which names the server answers to; None for any."""
+        self.background: Background | None = None
+        """What runs beside the requests, once the worker has started."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what comes in by the address for everything."""
@@ -111,12 +113,11 @@ class WorkerApp:
             lifetimes=config.lifetimes,
             front=front,
         )
-        maintenance = asyncio.create_task(
-            Maintenance(wired, clock=clock, ids=ids, seconds=config.maintenance_seconds).run()
-        )
-        self._stack.callback(maintenance.cancel)
-        read_ahead = asyncio.create_task(wired.read_ahead.run())
-        self._stack.push_async_callback(_end, read_ahead)
+        maintenance = Maintenance(wired, clock=clock, ids=ids, seconds=config.maintenance_seconds)
+        background = self.background = Background(clock)
+        self._stack.push_async_callback(background.stop)
+        background.start("maintenance", maintenance.run)
+        background.start("read_ahead", wired.read_ahead.run)
         self._s3 = S3App(
             S3Services(
                 sessions=services.sessions,
@@ -168,13 +169,6 @@ class WorkerApp:
 @cache
 def _openapi() -> bytes:
     return document(OPERATIONS, version=version("lakebed"), root=ROOT)
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    """End a task before what it uses is closed."""
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 async def _answer_early(path: bytes, send: Send) -> None:

@@ -174,9 +174,6 @@ class Stashes:
         async for item in self._items(repo):
             with suppress(NotFoundError):  # It went while we looked.
                 removed += await self._sweep(repo, item, oldest)
-        for branch in await self._parts.branches.list_by_commit(repo):
-            for stash_id in branch.stashes:
-                await self._clear_name(repo, branch.name, stash_id)
         return removed
 
     async def _sweep(self, repo: Repository, item: Item, oldest: Instant) -> bool:
@@ -244,7 +241,7 @@ class Stashes:
         stash, version = await self._get(repo, stash_id)
         if stash.state is StashState.TENTATIVE:
             stash = await self._swap(repo, replace(stash, state=StashState.STANDING), version)
-        with suppress(LakebedError):  # `sweep` will do it.
+        with suppress(LakebedError):  # The cleaner will do it: the branch is in the `todo` index.
             await self._clear_name(repo, stash.branch, stash_id)
         return stash
 

@@ -210,6 +210,7 @@ async def test_what_broke_off_in_the_store_can_be_done_again(
                 await uploads.abort(of)
             with pytest.raises(NotFoundError):
                 await uploads.complete(of, [part])
+            clock.ahead = S3_UPLOAD_LIFETIME_SECONDS + 1
             assert await uploads.sweep(lake.repo) == 1
             assert await rows(lake) == []
         assert not bucket.uploads

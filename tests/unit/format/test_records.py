@@ -28,6 +28,7 @@ from lakebed.model.ids import (
     TagName,
 )
 from lakebed.model.layers import RetiredLayer, RetiredTree, SegmentLayer, TokenLayer
+from lakebed.model.maintenance import MaintenanceTurn, TodoEntry
 from lakebed.model.repository import (
     BranchProtection,
     CleanupEntry,
@@ -96,6 +97,7 @@ VALUES: dict[str, tuple[str, Any]] = {
             compacted_counts=ChangeCounts(added=1, changed=2, removed=1_000_000),
             retired_trees=(RetiredTree(tree=MetarangeId("cc-dd"), at=Instant(7)),),
             parked=True,
+            indexed=True,
         ),
     ),
     "branch-deleted": (
@@ -108,6 +110,7 @@ VALUES: dict[str, tuple[str, Any]] = {
             retired=(RetiredLayer(layer=TOKEN, at=Instant(5)),),
             updated_at=Instant(9),
             retired_trees=(RetiredTree(tree=MetarangeId("cc-dd"), at=Instant(7)),),
+            indexed=True,
         ),
     ),
     "tag": ("tag", Tag(name=TagName("v1.0"), commit_id=C1, tentative=True, created_by=Nonce("c"))),
@@ -206,6 +209,17 @@ VALUES: dict[str, tuple[str, Any]] = {
     ),
     "protection": ("protection", BranchProtection(rules={"main": ("commit", "staging_write")})),
     "repository-metadata": ("repository_metadata", {"k": "v"}),
+    "todo": ("todo", TodoEntry(due=Instant(1_700_000_000_000_000), nonce=Nonce("n"))),
+    "turn": (
+        "turn",
+        MaintenanceTurn(
+            holder=Nonce("h"),
+            until=Instant(1_700_000_000_000_000),
+            cursor="lake",
+            pass_began=Instant(5),
+            full_began=Instant(6),
+        ),
+    ),
     "copy": ("copy", Instant(5)),
 }
 
@@ -234,7 +248,7 @@ def test_the_bytes_of_a_version_never_change(name: str) -> None:
 def test_records_from_before_compaction_are_read_for_ever(name: str) -> None:
     golden = bytes.fromhex((GOLDEN / "older" / f"{name}.v1.hex").read_text())
     value = VALUES[name][1]
-    added: dict[str, Any] = {"retired_trees": ()}
+    added: dict[str, Any] = {"retired_trees": (), "indexed": False}
     if isinstance(value, Branch):
         plain = replace(SEGMENT, hash="")
         added |= {
@@ -254,14 +268,14 @@ def test_records_that_cannot_say_whether_compaction_has_given_up_are_read_for_ev
     golden = bytes.fromhex((GOLDEN / "older" / f"{name}.v1.compacted.hex").read_text())
     value = VALUES[name][1]
     assert isinstance(value, Branch)
-    assert records.decode_branch(golden) == replace(without_turns(value), parked=False)
+    assert records.decode_branch(golden) == replace(without_turns(value), parked=False, indexed=False)
 
 
 def test_records_that_cannot_say_who_has_lost_are_read_for_ever() -> None:
     golden = bytes.fromhex((GOLDEN / "older" / "branch-full.v1.parked.hex").read_text())
     value = VALUES["branch-full"][1]
     assert isinstance(value, Branch)
-    assert records.decode_branch(golden) == without_turns(value)
+    assert records.decode_branch(golden) == replace(without_turns(value), indexed=False)
 
 
 def without_turns(branch: Branch) -> Branch:
@@ -282,6 +296,12 @@ def test_records_from_before_adoption_are_read_for_ever(name: str) -> None:
     if isinstance(value, Repository):
         added = {"generation": 0, "taken_over_by": "", "gc_not_before": Instant(0)}
     assert records.decode_repository(golden) == replace(value, **added)
+
+
+@pytest.mark.parametrize("name", ["branch-minimal", "branch-full", "branch-deleted"])
+def test_records_from_before_the_todo_index_are_read_for_ever(name: str) -> None:
+    golden = bytes.fromhex((GOLDEN / "older" / f"{name}.v1.unindexed.hex").read_text())
+    assert records.decode_branch(golden) == replace(VALUES[name][1], indexed=False)
 
 
 def test_every_codec_and_every_golden_file_is_tested() -> None:

@@ -1,20 +1,25 @@
-import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from lakebed.errors import ConflictError, ErrorKind, LakebedError
-from lakebed.format.records import encode_branch, encode_cleanup, encode_stash
+from lakebed.errors import ConflictError, LakebedError
+from lakebed.format.records import decode_branch, decode_stash, encode_branch, encode_cleanup, encode_stash
 from lakebed.format.rows import OPEN_KEY
 from lakebed.kv.port import Expect, Row
 from lakebed.limits import GRACE_SECONDS, RETIRED_LISTED
-from lakebed.model.branch import DeletedBranch
+from lakebed.model.branch import Branch, DeletedBranch
 from lakebed.model.ids import BranchName, CommitId, Nonce, StagingToken
 from lakebed.model.layers import Layer, RetiredLayer, SegmentLayer, TokenLayer
-from lakebed.model.repository import CleanupEntry, Repository
+from lakebed.model.repository import CleanupEntry, Repository, TokenCleanup
 from lakebed.model.stash import Stash, StashState
-from lakebed.refs.keys import CLEANUP_PARTITION, branch_key, repository_cleanup_key, stash_key
+from lakebed.refs.keys import (
+    CLEANUP_PARTITION,
+    branch_key,
+    repository_cleanup_key,
+    stash_key,
+    token_cleanup_key,
+)
 from tests.unit.refs.world import Call, Crash, Fault, World
 
 MAIN = BranchName("main")
@@ -44,20 +49,15 @@ async def test_a_retired_layer_stays_for_a_grace_period(world: World) -> None:
     repo = await retire(world, old_layer())
     before = await world.branches.get(repo, MAIN)
     world.clock.advance(GRACE_SECONDS)
-    assert await world.cleaner.drain_retired(repo, MAIN) == 0
     await world.cleaner.clean_once()
     assert await world.branches.get(repo, MAIN) == before
     assert OLD in await world.partitions()
 
 
-@pytest.mark.parametrize("by_run", [True, False])
-async def test_an_old_retired_layer_is_dropped_and_forgotten(world: World, by_run: bool) -> None:
+async def test_an_old_retired_layer_is_dropped_and_forgotten(world: World) -> None:
     repo = await retire(world, old_layer(), SEGMENT)
     world.clock.advance(GRACE_SECONDS + 1)
-    if by_run:
-        assert (await world.cleaner.clean_once()).tokens == 1
-    else:
-        assert await world.cleaner.drain_retired(repo, MAIN) == 1
+    assert (await world.cleaner.round(world.clock.now())).tokens == 1
     assert (await world.branches.get(repo, MAIN)).value.retired == ()
     assert await world.partitions() == {"lakebed", repo.partition}
 
@@ -69,7 +69,7 @@ async def test_only_old_layers_are_drained(world: World) -> None:
     branch = await world.branches.get(repo, MAIN)
     await world.branches.swap(repo, branch, replace(branch.value, retired=(*branch.value.retired, young)))
     world.clock.advance(1)
-    await world.cleaner.drain_retired(repo, MAIN)
+    await world.cleaner.round(world.clock.now())
     assert (await world.branches.get(repo, MAIN)).value.retired == (young,)
 
 
@@ -83,7 +83,7 @@ async def test_a_branch_keeps_its_fence_when_it_is_drained() -> None:
         landed=lambda b: b.staging_token == "t",
     )
     world.clock.advance(GRACE_SECONDS + 1)
-    await world.cleaner.drain_retired(repo, MAIN)
+    await world.cleaner.round(world.clock.now())
     await world.memory.set_rows(
         "t", [Row(b"k", b"")], fence=world.branches.fence(repo, staged.value, commit=True)
     )
@@ -98,7 +98,7 @@ async def test_the_tombstone_of_a_branch_drains_like_a_branch(world: World) -> N
     await world.branches.delete(repo, BranchName("dev"))
     world.clock.advance(GRACE_SECONDS + 1)
 
-    assert await world.cleaner.drain_retired(repo, BranchName("dev")) == 1
+    assert (await world.cleaner.round(world.clock.now())).tokens == 1
 
     found = await world.branches.find(repo, BranchName("dev"))
     assert found is not None
@@ -107,30 +107,58 @@ async def test_the_tombstone_of_a_branch_drains_like_a_branch(world: World) -> N
     assert OLD not in await world.partitions()
 
 
-async def test_draining_a_branch_that_never_was_does_nothing(world: World) -> None:
-    repo = await world.create_repository()
-    assert await world.cleaner.drain_retired(repo, BranchName("nobody")) == 0
-
-
 @pytest.mark.parametrize("where", ["staging", "sealed", "stash"])
 async def test_a_token_that_is_still_named_is_never_dropped(world: World, where: str) -> None:
     repo = await retire(world, old_layer())
-    head = (await world.branches.get(repo, MAIN)).value.commit_id
-    other = await world.branches.create(repo, BranchName("other"), head)
+    world.clock.advance(GRACE_SECONDS + 1)
+    entry = TokenCleanup(token=OLD, partition=repo.partition, branch=MAIN)
+    key = token_cleanup_key(world.clock.now(), OLD)
+    await world.memory.swap(CLEANUP_PARTITION, key, encode_cleanup(entry), expected=Expect.ABSENT)
+    main = await world.branches.get(repo, MAIN)
     if where == "staging":
-        await world.branches.swap(repo, other, replace(other.value, staging_token=OLD))
+        await world.branches.swap(repo, main, replace(main.value, retired=(), staging_token=OLD))
     elif where == "sealed":
-        named = replace(other.value, sealed=(old_layer(),), next_seq=2)
-        await world.branches.swap(repo, other, named)
+        await world.branches.swap(repo, main, replace(main.value, retired=(), sealed=(old_layer(),)))
     else:
         await put_stash(world, repo, StashState.STANDING)
-    world.clock.advance(GRACE_SECONDS + 1)
 
-    assert await world.cleaner.drain_retired(repo, MAIN) == 0
     assert (await world.cleaner.clean_once()).tokens == 0
 
     assert await world.memory.get(OLD, OPEN_KEY) is not None
     assert CLEANUP_PARTITION in await world.partitions()
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_a_token_that_is_popped_while_the_cleaner_looks_is_seen_in_the_stash_or_on_the_branch(
+    world: World, at: int
+) -> None:
+    """A pop moves a token from a stash to a branch: read in the other order, both looks would miss it."""
+    repo = await retire(world, old_layer())
+    head = (await world.branches.get(repo, MAIN)).value.commit_id
+    await world.branches.create(repo, BranchName("dev"), head)
+    await put_stash(world, repo, StashState.POPPING, branch=BranchName("dev"))
+    entry = TokenCleanup(token=OLD, partition=repo.partition, branch=MAIN)
+    key = token_cleanup_key(world.clock.now(), OLD)
+    await world.memory.swap(CLEANUP_PARTITION, key, encode_cleanup(entry), expected=Expect.ABSENT)
+    world.clock.advance(GRACE_SECONDS + 1)
+    scans = 0
+
+    async def popper(call: Call) -> None:
+        nonlocal scans
+        scans += call.method == "scan" and call.key.startswith(b"stashes/")
+        if scans == at:
+            world.kv.read_hook = None
+            dev = await world.branches.get(repo, BranchName("dev"))
+            await world.branches.swap(repo, dev, replace(dev.value, sealed=(old_layer(),), next_seq=9))
+            stash = await world.memory.get(repo.partition, stash_key(Nonce("s")))
+            assert stash is not None
+            value = encode_stash(replace(decode_stash(stash.value), state=StashState.POPPED))
+            await world.memory.swap(repo.partition, stash.key, value, expected=stash.version)
+
+    world.kv.read_hook = popper
+    assert (await world.cleaner.clean_once()).tokens == 0
+    assert scans == at
+    assert await world.memory.get(OLD, OPEN_KEY) is not None
 
 
 async def test_the_token_of_a_popped_stash_is_dropped_with_its_layer(world: World) -> None:
@@ -140,10 +168,10 @@ async def test_the_token_of_a_popped_stash_is_dropped_with_its_layer(world: Worl
     assert (await world.cleaner.clean_once()).tokens == 1
 
 
-async def put_stash(world: World, repo: Repository, state: StashState) -> None:
+async def put_stash(world: World, repo: Repository, state: StashState, *, branch: BranchName = MAIN) -> None:
     stash = Stash(
         id=Nonce("s"),
-        branch=MAIN,
+        branch=branch,
         base=CommitId("0" * 64),
         layer=old_layer(),
         message="",
@@ -159,7 +187,7 @@ async def test_the_rows_of_stashes_go_with_their_repository(world: World) -> Non
     await world.memory.set_rows(OLD, [Row(OPEN_KEY, b"")])
     await world.repositories.delete(repo)
     await world.clean()
-    assert await world.partitions() == {"lakebed"}
+    assert await world.partitions() == set()
 
 
 @pytest.mark.parametrize("fault", list(Fault))
@@ -180,7 +208,7 @@ async def test_whatever_happens_at_any_step_of_draining_the_token_goes_in_the_en
 
         world.kv.hook = hook
         with suppress(Crash, LakebedError):
-            await world.cleaner.drain_retired(repo, MAIN)
+            await world.cleaner.round(world.clock.now())
         world.restart()
         await world.clean()
         assert (await world.branches.get(repo, MAIN)).value.retired == ()
@@ -192,7 +220,7 @@ async def test_whatever_happens_at_any_step_of_draining_the_token_goes_in_the_en
 
 
 async def test_the_entry_is_written_before_the_layer_leaves_the_record(world: World) -> None:
-    repo = await retire(world, old_layer())
+    await retire(world, old_layer())
     world.clock.advance(GRACE_SECONDS + 1)
     order: list[str] = []
 
@@ -200,11 +228,11 @@ async def test_the_entry_is_written_before_the_layer_leaves_the_record(world: Wo
         order.append(f"{call.method} {'branch' if call.key == branch_key(MAIN) else call.where}")
 
     world.kv.hook = watch
-    await world.cleaner.drain_retired(repo, MAIN)
-    assert order == ["swap cleanup", "swap branch", f"drop {OLD}", "delete_rows cleanup"]
+    await world.cleaner.round(world.clock.now())
+    assert order == ["swap cleanup", "swap branch", "remove todo", f"drop {OLD}", "delete_rows cleanup"]
 
 
-async def test_draining_starts_over_when_the_branch_moves(world: World) -> None:
+async def test_a_branch_that_moves_while_it_is_drained_waits_for_the_next_round(world: World) -> None:
     repo = await retire(world, old_layer())
     world.clock.advance(GRACE_SECONDS + 1)
 
@@ -216,7 +244,10 @@ async def test_draining_starts_over_when_the_branch_moves(world: World) -> None:
             )
 
     world.kv.hook = rival
-    assert await world.cleaner.drain_retired(repo, MAIN) == 1
+    await world.cleaner.round(world.clock.now())
+    assert (await world.branches.get(repo, MAIN)).value.retired != ()
+
+    await world.cleaner.round(world.clock.now())
     after = (await world.branches.get(repo, MAIN)).value
     assert (after.last_token, after.retired) == (7, ())
 
@@ -225,19 +256,6 @@ async def test_two_entries_of_one_repository_are_worked_off_in_one_run(world: Wo
     await retire(world, old_layer(), TokenLayer(token=StagingToken("lake-main:older"), seq=0))
     world.clock.advance(GRACE_SECONDS + 1)
     assert (await world.cleaner.clean_once()).tokens == 2
-
-
-async def test_a_branch_that_always_moves_is_left_for_later(world: World) -> None:
-    repo = await retire(world, old_layer())
-    world.clock.advance(GRACE_SECONDS + 1)
-
-    async def always(call: Call) -> Fault | None:
-        return Fault.CONFLICT if call.key == branch_key(MAIN) else None
-
-    world.kv.hook = always
-    with pytest.raises(ConflictError) as caught:
-        await world.cleaner.drain_retired(repo, MAIN)
-    assert caught.value.kind is ErrorKind.TOO_MANY_RETRIES
 
 
 async def test_nothing_is_removed_of_a_uid_that_a_record_names(world: World) -> None:
@@ -365,53 +383,19 @@ async def test_a_branch_that_vanishes_while_its_repository_is_cleaned_has_no_tok
     assert (await world.clean()).repositories == 1
 
 
-async def test_the_cleaner_runs_for_ever_and_survives_an_outage(world: World) -> None:
-    await world.repositories.delete(await world.create_repository())
-    runs = 0
-
-    async def outage(call: Call) -> Fault | None:
-        return Fault.REFUSED if runs == 1 else None
-
-    async def sleep(seconds: float) -> None:
-        nonlocal runs
-        runs += 1
-        world.clock.advance(seconds)
-        if runs == 3:
-            raise asyncio.CancelledError
-
-    world.clock.sleep = sleep
-    world.kv.read_hook = outage
-    with pytest.raises(asyncio.CancelledError):
-        await world.cleaner.run(interval_seconds=2 * GRACE_SECONDS)
-    assert await world.partitions() == {"lakebed"}
-
-
-async def test_a_run_that_fails_as_a_whole_is_tried_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tries = 0
-
-    async def clean_once() -> None:
-        nonlocal tries
-        tries += 1
-        if tries == 1:
-            raise ConflictError(ErrorKind.TOO_MANY_RETRIES, "busy")
-        raise asyncio.CancelledError
-
-    monkeypatch.setattr(world.cleaner, "clean_once", clean_once)
-    with pytest.raises(asyncio.CancelledError):
-        await world.cleaner.run(interval_seconds=1)
-    assert tries == 2
-
-
-async def test_a_tentative_branch_drains_too_and_can_be_finished_after(world: World) -> None:
+async def test_the_cleaner_finishes_a_tentative_branch_and_then_drains_it(world: World) -> None:
     repo = await retire(world, old_layer())
     branch = await world.branches.get(repo, MAIN)
     value = encode_branch(replace(branch.value, tentative=True))
     await world.memory.swap(repo.partition, branch_key(MAIN), value, expected=branch.version)
     world.clock.advance(GRACE_SECONDS + 1)
+    await world.cleaner.clean_once()
+    item = await world.memory.get(repo.partition, branch_key(MAIN))
+    assert item is not None
+    finished = decode_branch(item.value)
+    assert isinstance(finished, Branch)
+    assert not finished.tentative
     assert (await world.cleaner.clean_once()).tokens == 1
-    assert not (await world.branches.get(repo, MAIN)).value.tentative
 
 
 async def test_a_record_with_many_retired_layers_gets_short_and_loses_none_before_its_time(
@@ -422,7 +406,6 @@ async def test_a_record_with_many_retired_layers_gets_short_and_loses_none_befor
 
     for _ in range(2):
         await world.cleaner.clean_once()
-        assert await world.cleaner.drain_retired(repo, MAIN) == 0
         assert len((await world.branches.get(repo, MAIN)).value.retired) == RETIRED_LISTED
         assert await world.partitions() >= set(tokens)
 

@@ -119,6 +119,10 @@ class Late:
         return None
 
 
+async def _nothing() -> None:
+    return None
+
+
 class ScriptedKV:
     """A `KVStore` that asks `hook` before every write, and `read_hook` before every read."""
 
@@ -166,6 +170,9 @@ class ScriptedKV:
 
     async def scan(self, partition: str, **kwargs: Any) -> AsyncIterator[Page]:
         self.reads += 1
+        if self.read_hook is not None:
+            start = kwargs.get("start", b"")
+            await perform("scan", partition, start, self.read_hook, _nothing)
         async for page in self.inner.scan(partition, **kwargs):
             yield page
 

@@ -8,10 +8,15 @@ import pytest
 from lakebed.env.clock import Instant, after
 from lakebed.env.ids import SeededIds
 from lakebed.errors import InvalidInputError
-from lakebed.limits import COPY_LIFETIME_SECONDS, GRACE_SECONDS, TASK_LIFETIME_SECONDS
+from lakebed.limits import (
+    COPY_LIFETIME_SECONDS,
+    GRACE_SECONDS,
+    MAINTENANCE_PASS_SECONDS,
+    TASK_LIFETIME_SECONDS,
+)
 from lakebed.model.lifetimes import Lifetimes
 from lakebed.refs.agreement import Agreement
-from lakebed.server.maintenance import COPIES_SECONDS, Maintenance
+from lakebed.server.maintenance import Maintenance
 from lakebed.testing.lake import open_wired
 
 
@@ -116,6 +121,6 @@ async def test_notes_of_copies_are_forgotten_and_looked_for_once_an_hour() -> No
         clock.at = after(clock.at, GRACE_SECONDS + 1)
         await maintenance.once()
         assert await notes() == 1, "not yet looked for again"
-        clock.at = after(clock.at, COPIES_SECONDS)
+        clock.at = after(clock.at, MAINTENANCE_PASS_SECONDS)
         await maintenance.once()
         assert await notes() == 0

@@ -27,6 +27,10 @@ class Watcher(Protocol):
         """Told before the keys go."""
         ...
 
+    def removing(self, partition: str, key: bytes) -> None:
+        """Told before a record goes that was at the expected version."""
+        ...
+
 
 class _Restorable(MemoryKV):
     """One that can be put back to what it was."""
@@ -94,7 +98,9 @@ class Database:
         [found] = self.get_many([(partition, key)])
         if found is None or found.version != expected:
             raise version_changed(key, expected)
-        self.delete_rows(partition, [key])
+        for watcher in self._watchers:
+            watcher.removing(partition, key)
+        at_once(self._memory.remove(partition, key, expected=expected))
 
     def delete_rows(self, partition: str, keys: Sequence[bytes]) -> None:
         for watcher in self._watchers:

@@ -143,6 +143,9 @@ class GcLaws:
         self._uploads.named(found)
         self._require_there(found, f"a row of {partition}")
 
+    def removing(self, partition: str, key: bytes) -> None:
+        """What went was seen to by the laws of refs."""
+
     def deleting(self, partition: str, keys: Sequence[bytes]) -> None:
         """Rows may go whenever other laws let them."""
 

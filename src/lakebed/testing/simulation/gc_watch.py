@@ -64,6 +64,9 @@ class GcWatch:
         if concerned and self._current() is not None:
             self._both(_COMMITS, "condemn", "condemn")
 
+    def removing(self, partition: str, key: bytes) -> None:
+        """Records of refs that go are no step of a collection."""
+
     def deleting(self, partition: str, keys: Sequence[bytes]) -> None:
         """Nothing that a collector does."""
 

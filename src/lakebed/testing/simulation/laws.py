@@ -15,10 +15,12 @@ from lakebed.env.clock import Instant, after
 from lakebed.format.records import decode_branch, decode_commit, decode_stash, decode_tag
 from lakebed.kv.port import Row
 from lakebed.limits import GRACE_SECONDS
-from lakebed.model.branch import Branch
-from lakebed.model.commits import Commit, Tag
+from lakebed.model.branch import Branch, BranchRecord, DeletedBranch
+from lakebed.model.commits import Commit, Tag, TagRecord
 from lakebed.model.ids import CommitId, Nonce, StagingToken
 from lakebed.model.layers import Layer, SegmentLayer, TokenLayer, layer_name
+from lakebed.model.stash import StashState
+from lakebed.refs.attention import needs_attention
 from lakebed.refs.keys import (
     BRANCHES_PREFIX,
     CLEANUP_PARTITION,
@@ -28,6 +30,9 @@ from lakebed.refs.keys import (
     REPOSITORIES_PARTITION,
     STASHES_PREFIX,
     TAGS_PREFIX,
+    TODO_PARTITION,
+    todo_branch,
+    todo_key,
 )
 from lakebed.testing.simulation.file_laws import FileLaws
 from lakebed.testing.simulation.head_laws import HeadLaws
@@ -36,7 +41,7 @@ from lakebed.testing.simulation.install_laws import InstallLaws
 from lakebed.testing.simulation.ledger import Ledger, difference
 from lakebed.testing.simulation.pin_laws import PinLaws
 from lakebed.testing.simulation.record_laws import LawBrokenError, check_successor, is_fold
-from lakebed.testing.simulation.repository_laws import check_repository
+from lakebed.testing.simulation.repository_laws import check_repository, check_repository_removed
 from lakebed.testing.simulation.row_laws import RowLaws
 from lakebed.testing.simulation.stash_laws import StashLaws
 from lakebed.testing.simulation.truth import Moment, View, laid_over, live_layers, live_names, live_tokens
@@ -118,11 +123,60 @@ class Laws:
                 self._check_deletable(partition, key)
         self._truth.remove(partition, keys)
 
+    def removing(self, partition: str, key: bytes) -> None:
+        self._ledger.history.tick()
+        value = self._truth.partitions[partition][key]
+        if key.startswith(BRANCHES_PREFIX):
+            self._check_tombstone(partition, decode_branch(value))
+        elif key.startswith(TAGS_PREFIX):
+            self._tag_removed(partition, decode_tag(value))
+        elif key.startswith(REPOS_PREFIX):
+            check_repository_removed(self._ledger, value)
+        elif partition == TODO_PARTITION:
+            self._check_struck(key)
+        self._truth.remove(partition, [key])
+
+    def _check_tombstone(self, partition: str, record: BranchRecord) -> None:
+        """A branch's record goes only if nothing needs it: nothing is left to free, and no stash asks for it."""
+        popping = [
+            stash
+            for stash in self._truth.stashes(partition)
+            if stash.state is StashState.POPPING and stash.branch == record.name
+        ]
+        old = after(record.updated_at, GRACE_SECONDS) < self._ledger.clock.latest()
+        is_bare = isinstance(record, DeletedBranch) and not record.retired and not record.retired_trees
+        if popping or not old or not is_bare:
+            raise LawBrokenError(f"the record of branch {record.name} was removed, and is needed: {record}")
+        self._ledger.meet("tombstone dropped")
+
+    def _check_struck(self, key: bytes) -> None:
+        """An entry of the `todo` index goes only if its branch has nothing to do, or has no record."""
+        partition, name = todo_branch(key)
+        record = self._truth.branch(partition, name)
+        if record is not None and record.indexed and needs_attention(record):
+            raise LawBrokenError(
+                f"branch {name} needs attention, and its entry in the todo index was removed"
+            )
+
+    def _check_indexed(self, partition: str, record: BranchRecord) -> None:
+        if not self._truth.is_live(partition) or not needs_attention(record):
+            return
+        if not record.indexed or todo_key(partition, record.name) not in self._truth.partitions.get(
+            TODO_PARTITION, {}
+        ):
+            raise LawBrokenError(f"branch {record.name} needs attention, and the todo index does not say so")
+
+    def _tag_removed(self, partition: str, tag: TagRecord) -> None:
+        if isinstance(tag, Tag) and not tag.tentative:
+            self._took_effect("delete_tag", "deleted")
+        self._truth.timeline(partition, tag.name).add(Moment(self._ledger.history.step, None, None))
+
     def _branch_swapped(self, partition: str, before: bytes | None, value: bytes) -> None:
         step = self._ledger.history.step
         old = decode_branch(before) if before is not None else None
         new = decode_branch(value)
         check_successor(old, new, now=self._ledger.clock.latest(), noted=self._is_noted)
+        self._check_indexed(partition, new)
         if old is not None:
             self._pins.check_forgotten(partition, old, new)
         for retired in new.retired:

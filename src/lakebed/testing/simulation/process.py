@@ -31,6 +31,7 @@ from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.refs.segment_sweeper import SegmentSweeper
 from lakebed.server.installation import helper_died
+from lakebed.server.maintenance import Maintenance
 from lakebed.server.wiring import Surroundings, wire
 from lakebed.staging.appending import SegmentUse
 from lakebed.testing.simulation.chance import Chance
@@ -135,6 +136,7 @@ class SimProcess:
                 staging_segments=SegmentUse.ALWAYS if segments and chance.happens(0.7) else SegmentUse.AUTO,
             )
         )
+        self._wired, self._ids = wired, ids
         self.engine = wired.engine
         self.cleaner = wired.cleaner
         self.compactor: CompactionWorker | None = None
@@ -149,6 +151,10 @@ class SimProcess:
             )
         self.kv = kv
         self.sweeper = SegmentSweeper(kv, open_store=self._open_store, clock=skewed, ids=ids)
+
+    async def maintain(self, interval_seconds: float) -> None:
+        """Be the maintenance task of a worker."""
+        await Maintenance(self._wired, clock=self._own_clock, ids=self._ids, seconds=interval_seconds).run()
 
     def work(self) -> None:
         """Let the compactor run, if there is one."""

@@ -29,9 +29,20 @@ def check_repository(ledger: Ledger, before: bytes | None, value: bytes) -> None
     ledger.meet(f"repository {type(new).__name__.removesuffix('Repository').lower() or 'live'}")
 
 
+def check_repository_removed(ledger: Ledger, before: bytes) -> None:
+    """Take down that the record of a repository goes. Raise `LawBrokenError` if it may not."""
+    old = decode_repository(before)
+    if not isinstance(old, DeletingRepository | GoneRepository):
+        raise LawBrokenError(f"the record of a repository was removed: {old}")
+    ledger.truth.repositories.setdefault(old.name, []).append(
+        (ledger.history.step, GoneRepository(name=old.name))
+    )
+    ledger.meet("repository gone")
+
+
 def _check_successor(old: RepositoryRecord | None, new: RepositoryRecord) -> None:
     match old, new:
-        case (None | GoneRepository(), CreatingRepository()):
+        case (None, CreatingRepository()):
             return
         case (CreatingRepository() as before, Repository() | DeletingRepository() as now):
             if before.uid == now.uid:
@@ -39,8 +50,6 @@ def _check_successor(old: RepositoryRecord | None, new: RepositoryRecord) -> Non
         case (Repository() as before, DeletingRepository() as now):
             if before.uid == now.uid:
                 return
-        case (CreatingRepository() | DeletingRepository(), GoneRepository()):
-            return
     raise LawBrokenError(f"repository went from {old} to {new}")
 
 

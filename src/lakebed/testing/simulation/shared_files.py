@@ -65,6 +65,9 @@ class SharedFiles:
     def deleting(self, partition: str, keys: Sequence[bytes]) -> None:
         """Nor are those that go."""
 
+    def removing(self, partition: str, key: bytes) -> None:
+        """Nor are records that go."""
+
     def died(self, process: str) -> None:
         """A process was killed: whoever had not taken its dataset never will."""
         for file in self._files.values():

@@ -135,7 +135,7 @@ class Stage:
 
     def _start_process(self) -> SimProcess:
         process = self._world.start_process()
-        process.spawn(process.cleaner.run(interval_seconds=self._conditions.cleaning_seconds), part="cleaner")
+        process.spawn(process.maintain(self._conditions.cleaning_seconds), part="cleaner")
         if self._conditions.works and not self._resting:
             process.work()
         return process

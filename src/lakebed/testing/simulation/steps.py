@@ -16,7 +16,7 @@ POINTS: Mapping[str, tuple[str, ...]] = {
     "worker": ("claim", "read", "upload part", "upload all", "install", "report"),
     "commit": ("begin", "seal", "read", "upload ranges", "metarange", "commit object", "swap", "drop"),
     "reset": ("begin", "swap", "drop"),
-    "cleaner": ("mark", "queue write", "delete", "dequeue"),
+    "cleaner": ("mark", "queue write", "strike", "delete", "dequeue"),
     "coordinator": ("prepare", "swap", "respond"),
     "repository delete": ("begin", "mark", "record", "each partition", "entry"),
 }

@@ -138,7 +138,9 @@ class Truth:
 
     def live_repositories(self) -> list[Repository]:
         rows = self.partitions.get(REPOSITORIES_PARTITION, {})
-        records = [decode_repository(value) for _, value in sorted(rows.items())]
+        records = [
+            decode_repository(value) for key, value in sorted(rows.items()) if key.startswith(REPOS_PREFIX)
+        ]
         return [record for record in records if isinstance(record, Repository)]
 
     def is_live(self, partition: str) -> bool:

@@ -24,6 +24,7 @@ from lakebed.refs.keys import (
     COMMITS_PREFIX,
     REPOS_PREFIX,
     REPOSITORIES_PARTITION,
+    TODO_PARTITION,
 )
 from lakebed.testing.simulation.head_laws import HEAD_KINDS
 from lakebed.testing.simulation.history import Op, Outcome
@@ -104,7 +105,7 @@ class Watch:
         elif partition == CLEANUP_PARTITION and b"/token/" in key:
             self._steps.reach("cleaner", self._process, "queue write")
         elif partition == REPOSITORIES_PARTITION and key.startswith(REPOS_PREFIX):
-            self._repository_swapped(before, value)
+            self._repository_swapped(value)
 
     def rows_set(self, partition: str, rows: Sequence[Row]) -> None:
         op = self._ledger.op
@@ -114,6 +115,15 @@ class Watch:
             self._steps.reach("coordinator", self._process, "respond")
         paths = {row.key[len(ROW_PREFIX) :].decode() for row in rows if row.key.startswith(ROW_PREFIX)}
         self._sightings.written_to_token(partition, paths)
+
+    def removing(self, partition: str, key: bytes) -> None:
+        if partition == REPOSITORIES_PARTITION and key.startswith(REPOS_PREFIX):
+            old = decode_repository(self._truth.partitions[partition][key])
+            if isinstance(old, DeletingRepository):
+                self._steps.reach("repository delete", old.uid, "record")
+                self._sightings.repository_swapped(GoneRepository(name=old.name))
+        elif partition == TODO_PARTITION:
+            self._steps.reach("cleaner", self._process, "strike")
 
     def deleting(self, partition: str, keys: Sequence[bytes]) -> None:
         if partition == CLEANUP_PARTITION:
@@ -210,14 +220,11 @@ class Watch:
                 self._steps.reach("worker", (job.spec.incarnation, job.token), "report")
         self._sightings.schedule_swapped(partition.removeprefix("compaction-"), old, new)
 
-    def _repository_swapped(self, before: bytes | None, value: bytes) -> None:
-        old = decode_repository(before) if before is not None else None
+    def _repository_swapped(self, value: bytes) -> None:
         new = decode_repository(value)
         if isinstance(new, DeletingRepository):
             self._uids[f"{new.name}-{new.uid}"] = new.uid
             self._steps.reach("repository delete", new.uid, "mark")
-        elif isinstance(new, GoneRepository) and isinstance(old, DeletingRepository):
-            self._steps.reach("repository delete", old.uid, "record")
         self._sightings.repository_swapped(new)
 
 
