@@ -25,7 +25,7 @@ from lakebed.api.services import Services
 from lakebed.auth.caller import Caller, unauthenticated
 from lakebed.auth.decisions import Permissions
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
-from lakebed.http.held import Hold
+from lakebed.http.held import HeldBodies, Hold
 from lakebed.http.pages import require_own_page
 from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, send_reply
 from lakebed.limits import (
@@ -46,6 +46,7 @@ _ROOT_BYTES: Final = len(ROOT)
 _READS: Final = frozenset({"GET", "HEAD"})
 _CLIENT_GONE: Final = 499
 _JSON: Final = b"application/json"
+_NO_BODY: Final = Hold(HeldBodies(0))
 _NOBODY: Final = Caller(id="", permissions=Permissions([], user=""))
 
 
@@ -57,6 +58,7 @@ class RestApp:
     ) -> None:
         rows = list(operations)
         self._services = services
+        self._is_direct = services.front.proxies.are_none
         self._router = Router(rows)
         self._request_ids = RequestIds(services.ids.token())
         self._meter = meter or RequestMeter(meter_names(rows))
@@ -109,7 +111,7 @@ class RestApp:
         query = decoder.query.from_query(scope["query_string"]) if decoder.query else None
         typed = decoder.headers.from_headers(headers) if decoder.headers else None
         caller = await self._caller(operation, headers, peer)
-        hold = Hold(self._services.held)
+        hold = Hold(self._services.held) if decoder.has_body else _NO_BODY
         try:
             body = await decoder.body(receive, headers, hold) if decoder.takes_json else None
             call = Call(
@@ -153,7 +155,7 @@ class RestApp:
         caller = await self._services.auth.authenticator.caller_for(
             authorization=authorization.decode("latin-1") if authorization is not None else None,
             cookie=cookie,
-            client=self._services.front.proxies.client(peer, headers),
+            client=peer if self._is_direct else self._services.front.proxies.client(peer, headers),
         )
         if caller is None:
             raise unauthenticated()
@@ -173,6 +175,7 @@ class _Decoder:
         self.place = place
         self.query = Parameters(operation.query, where="query") if operation.query else None
         self.headers = Parameters(operation.headers, where="header") if operation.headers else None
+        self.has_body = operation.body is not Body.NONE
         self.takes_json = not isinstance(operation.body, Body)
         self._json = None if isinstance(operation.body, Body) else msgspec.json.Decoder(operation.body)
         self._empty = None if isinstance(operation.body, Body) or operation.body_required else operation.body

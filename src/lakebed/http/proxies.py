@@ -16,11 +16,12 @@ class Proxies:
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks = [ip_network(each) for each in networks]
+        self.are_none = not self._networks
         self._trusts = lru_cache(maxsize=_REMEMBERED)(self._is_inside)
 
     def client(self, peer: str, headers: Mapping[bytes, bytes]) -> str:
         """Return the address of the client: the last one that no trusted proxy has."""
-        if not self._networks or not self._trusts(peer):
+        if self.are_none or not self._trusts(peer):
             return peer
         forwarded = headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")
         for address in reversed([each.strip() for each in forwarded]):
@@ -30,7 +31,7 @@ class Proxies:
 
     def is_https(self, peer: str, headers: Mapping[bytes, bytes]) -> bool:
         """Return whether a trusted proxy says that the client came by HTTPS."""
-        if not self._networks or not self._trusts(peer):
+        if self.are_none or not self._trusts(peer):
             return False
         return headers.get(b"x-forwarded-proto", b"").rpartition(b",")[2].strip().lower() == b"https"
 

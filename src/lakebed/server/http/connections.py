@@ -56,6 +56,8 @@ class Connections:
         """Sockets that are accepted and no members yet: TLS handshakes."""
         self.held_bytes = 0
         self._held_bytes_max = held_bytes_max
+        self.pressing_bytes = held_bytes_max // 2
+        """When so much is held, clients wait before they send more."""
         self._ending = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -67,11 +69,6 @@ class Connections:
     def is_full(self) -> bool:
         """Whether there is no room for another connection."""
         return len(self._members) - len(self._refused) + self.opening >= self._limit
-
-    @property
-    def is_pressed(self) -> bool:
-        """Whether clients must wait before they send more."""
-        return self.held_bytes > self._held_bytes_max // 2
 
     def holds_too_much(self, *, let_in: bool) -> bool:
         """Return whether a request that wants to stay must go; `let_in` if the application has asked for its body."""

@@ -35,6 +35,8 @@ class Line(Protocol):
     """Whether nothing can be written any more."""
     stopping: bool
     """Whether the current reply is the last."""
+    held_bytes: int
+    """What the worker counts for its requests."""
     unwritable: bool
     """Whether the client is slower than we are."""
     transport: asyncio.Transport
@@ -138,7 +140,8 @@ class Exchange:
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         self._chunks = None
         self.waiting_bytes = 0
-        self._line.taken()
+        if self._line.held_bytes:
+            self._line.taken()
         if self.complete:
             self._taken = True
         else:

@@ -6,7 +6,7 @@ those that a client sends ahead wait, and while any do, nothing more is read.
 
 Every wait for the client has an end (`deadline`), except while the application works.
 
-Until the application asks for a body, no more of it is read than came with the head. What is held of a request that
+Until the application asks for a body, no more of it is read than comes in one piece. What is held of a request that
 waits (`_account`) counts for the worker, which refuses requests rather than hold too much.
 """
 
@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
     """What says how long its body is."""
     _silent_bytes = 0
     _drained_bytes = 0
-    _held_bytes = 0
+    held_bytes = 0
     """What the worker counts for this connection."""
     _peer: tuple[str, int] | None = None
 
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
                 self._wait_for_head()
             elif self._incomplete is not None:
                 self._wait_for_body()
-            elif self._held_bytes or self._queue or self._feed_bytes > HTTP_UNCOUNTED_BYTES:
+            elif self.held_bytes or self._queue or self._feed_bytes > HTTP_UNCOUNTED_BYTES:
                 self._account()
 
     def eof_received(self) -> bool:
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
             if self._drained_bytes > HTTP_DRAIN_BYTES_MAX:
                 self._close()
                 raise RefusedError(TOO_MUCH)
-        elif exchange.feed(data) or self._connections.is_pressed:
+        elif exchange.feed(data) or self._connections.held_bytes > self._connections.pressing_bytes:
             self._pause()
         self._wake_reader()
 
@@ -272,8 +272,7 @@ class Connection(asyncio.Protocol):
 
     def taken(self) -> None:
         """Count anew, because the application has taken what waited."""
-        if self._held_bytes:
-            self._account()
+        self._account()
 
     def request_id(self, scope: Scope) -> str:
         return self._connections.request_ids.of(dict(scope["headers"]))
@@ -281,7 +280,7 @@ class Connection(asyncio.Protocol):
     def finished(self, exchange: Exchange) -> None:
         """Go on with what comes next: the rest of this body, another request, or the end."""
         self._current = None
-        if self._held_bytes:
+        if self.held_bytes:
             self._account()
         if self.gone or self._lingering:
             return
@@ -378,9 +377,13 @@ class Connection(asyncio.Protocol):
         self._silent_bytes += self._feed_bytes
         if self._silent_bytes > HTTP_HEAD_BYTES_MAX + self._feed_bytes:
             self._refuse(TRAILER_TOO_LARGE)
-        elif self._incomplete is not None and not (self._incomplete.asked or self._incomplete.answered):
+            return
+        exchange = self._incomplete
+        assert exchange is not None, "a body belongs to a request"
+        if exchange.waiting_bytes > HTTP_UNCOUNTED_BYTES and not (exchange.asked or exchange.answered):
             self._pause()
-        self._account()
+        if self.held_bytes or self._feed_bytes > HTTP_UNCOUNTED_BYTES:
+            self._account()
 
     def _account(self) -> None:
         """Count what is held of requests that wait; refuse them if it is too much for the worker."""
@@ -406,8 +409,8 @@ class Connection(asyncio.Protocol):
             self._refuse(HELD_TOO_MUCH)
 
     def _hold(self, size: int) -> None:
-        self._connections.held_bytes += size - self._held_bytes
-        self._held_bytes = size
+        self._connections.held_bytes += size - self.held_bytes
+        self.held_bytes = size
 
     def _work_on(self) -> None:
         if not (self.gone or self._lingering):
