@@ -352,6 +352,13 @@ BACKGROUND_RESTART_SECONDS = 1.0
 # A repository that is still `creating` after this long was given up by a dead process.
 CREATING_TIMEOUT_SECONDS = 300.0
 
+# A process that adopts a namespace says so in the repository's record this often; one that did not for the second time is
+# taken for dead, and the next adoption of the namespace goes on with its work.
+ADOPTION_RENEW_SECONDS = 10.0
+ADOPTION_DEAD_SECONDS = 60.0
+# What nothing refers to in an adopted namespace is kept this long, so that people can look through it.
+ADOPTION_KEPT_SECONDS = 7 * 24 * 3600.0
+
 # Commits never change, so a process keeps those it has read: about a kilobyte each.
 COMMIT_CACHE_ITEMS = 20_000
 

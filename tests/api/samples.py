@@ -50,6 +50,7 @@ VALUES = {
 
 BODIES: dict[str, dict[str, Any]] = {
     "createRepository": {"name": "fresh-repo"},
+    "adoptStorage": {"name": "adopted"},
     "createBranch": {"name": "fresh"},
     "createTag": {"id": "fresh"},
     "createUser": {"id": "fresh"},

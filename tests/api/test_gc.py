@@ -29,6 +29,7 @@ RUN_ACTIONS = [
 RUN_OPERATIONS = {
     "beginGarbageCollectionRun",
     "renewGarbageCollectionRun",
+    "getRepositoryStorage",
     "startGarbageCollectionSweep",
     "publishGarbageCollectionMark",
     "endGarbageCollectionRun",

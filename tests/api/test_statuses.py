@@ -54,6 +54,7 @@ SUCCESS: dict[str, set[int]] = {
     "popStash": {200},
     "dropStash": {204},
     "purgeStorage": {200},
+    "adoptStorage": {202},
     "pauseCompaction": {204},
     "resumeCompaction": {204},
     "raiseCompactionEpoch": {200},

@@ -4,6 +4,7 @@ from typing import Final
 
 from lakebed.api.operation import Operation
 from lakebed.api.resources import (
+    adoption,
     background,
     branches,
     commits,
@@ -50,6 +51,7 @@ _MODULES = (
     imports,
     metadata,
     dumps,
+    adoption,
     gc,
     gc_runs,
     runs,

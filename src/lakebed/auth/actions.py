@@ -74,6 +74,7 @@ class Action(StrEnum):
     PREPARE_GC_UNCOMMITTED = "retention:PrepareGarbageCollectionUncommitted"
     RUN_GC = "retention:RunGarbageCollection"
     GET_GC_RUNS = "retention:GetGarbageCollectionRuns"
+    ADOPT_REPOSITORY = "retention:AdoptRepository"
 
     GET_BRANCH_PROTECTION_RULES = "branches:GetBranchProtectionRules"
     SET_BRANCH_PROTECTION_RULES = "branches:SetBranchProtectionRules"

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 
 from lakebed.catalog.spool import Spool
 from lakebed.compaction.service import CompactionService
@@ -18,7 +19,7 @@ from lakebed.refs.agreement import Agreement
 from lakebed.refs.automatic_dumps import AutomaticDumps
 from lakebed.refs.dump import RefsDumper
 from lakebed.refs.log import CommitLog
-from lakebed.refs.owners import taken_over
+from lakebed.refs.owners import OpenStore, taken_over
 from lakebed.refs.protection import STAGING_WRITE, Protection, blocks
 from lakebed.refs.repositories import Repositories
 from lakebed.refs.repository_metadata import RepositoryMetadata
@@ -62,7 +63,13 @@ class Engine:
     external: ExternalAddresses
     slices: SliceNamer
     store_of: Callable[[Repository], Awaitable[ObjectStore]]
+    open_store: OpenStore
+    """The store at a namespace that no repository has yet."""
     spool: Spool
+    temp: FilePath
+    """A folder for work in progress."""
+    installation: str
+    """What people call this installation."""
     transfers: Workers
     """Threads for bytes that a client waits for: those of `parts` let everything else go first."""
 

@@ -6,6 +6,7 @@ touches anything, so no edge can forget to. A session is cheap: one for each req
 
 from lakebed.auth.auth import Auth
 from lakebed.auth.caller import Caller
+from lakebed.catalog.adoption import Adoptions
 from lakebed.catalog.background import Background
 from lakebed.catalog.branches import Branches
 from lakebed.catalog.commit_records import CommitRecords
@@ -87,6 +88,10 @@ class Session:
     @property
     def dumps(self) -> Dumps:
         return Dumps(self._engine, self.caller, self._tasks)
+
+    @property
+    def adoptions(self) -> Adoptions:
+        return Adoptions(self._engine, self.caller, self._tasks)
 
     @property
     def imports(self) -> Imports:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli import rules
+from lakebed.cli import adopting, rules
 from lakebed.cli.arguments import RepoArgument
 from lakebed.cli.output import (
     JsonOption,
@@ -163,6 +163,9 @@ def _described(use: StorageUse) -> str:
 def _freed(use: StorageUse) -> str:
     return f"{size(use.bytes)} are free in {use.grace_seconds / 60:.0f} minutes"
 
+
+app.command()(adopting.adopt)
+app.command()(adopting.orphans)
 
 # Last, so that they come last in the help.
 app.add_typer(rules.app)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Self
 
+from lakebed.client.adoption import Adoption
 from lakebed.client.auth import Auth
 from lakebed.client.config import ClientConfig, load_config
-from lakebed.client.replies import RepositoryInfo, ServerInfo, StorageUse
+from lakebed.client.replies import AdoptionStarted, RefsManifest, RepositoryInfo, ServerInfo, StorageUse
 from lakebed.client.repo import Repo
 from lakebed.client.transport import Transport, decode
 from lakebed.limits import CLIENT_HEAD_TIMEOUT_SECONDS
@@ -69,6 +70,26 @@ class Client:
             "storage", "purge", body=body, timeout_seconds=CLIENT_HEAD_TIMEOUT_SECONDS
         )
         return decode(answer, StorageUse)
+
+    def adopt(
+        self,
+        storage_namespace: str,
+        *,
+        name: str = "",
+        dump: str = "",
+        manifest: RefsManifest | None = None,
+    ) -> Adoption:
+        """Begin to adopt a namespace whose database is lost. Started again after a failure, it goes on.
+
+        Without a `name` the repository gets its old one. `dump` names an automatic dump, `manifest` one that was asked
+        for; without either the newest is restored.
+        """
+        body = {"storage_namespace": storage_namespace, "name": name, "dump": dump, "manifest": manifest}
+        answer = self._transport.post(
+            "storage", "adopt", body=body, timeout_seconds=CLIENT_HEAD_TIMEOUT_SECONDS
+        )
+        started = decode(answer, AdoptionStarted)
+        return Adoption(self._transport, started.repository, started.id)
 
     def repo(self, name: str) -> Repo:
         """Return a handle for a repository."""

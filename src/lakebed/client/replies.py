@@ -1,5 +1,6 @@
 """What the server answers, as frozen values. Fields that it adds later are ignored."""
 
+from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -201,6 +202,70 @@ class RestoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     branches: int = 0
     tags: int = 0
     unrestored: tuple[UnrestoredRef, ...] = ()
+
+
+class AdoptionStarted(msgspec.Struct, frozen=True):
+    """The repository that adopts a namespace, and the task."""
+
+    id: str
+    repository: str
+
+
+class MissingFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What the storage does not have, and the commit that refers to it."""
+
+    where: str
+    what: str
+
+
+class AdoptionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adoption brought back, and what cannot come back. Lists hold the first ones, counts all."""
+
+    repository: str
+    storage_namespace: str
+    generation: int
+    default_branch: str
+    dump: str
+    dumped_at: datetime | None = None
+    gc_not_before: datetime
+    commits: int
+    branches: int
+    tags: int
+    expired_commits: int
+    lost_refs: tuple[UnrestoredRef, ...]
+    missing: int
+    missing_listed: tuple[MissingFile, ...]
+    orphans: int
+    orphan_bytes: int
+
+
+class AdoptionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How an adoption goes; `progress` counts files and objects that were looked at."""
+
+    id: str
+    done: bool
+    progress: int = 0
+    error: str | None = None
+    error_kind: str | None = None
+    result: AdoptionResult | None = None
+
+
+class OrphanInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that nothing refers to; `path` is where it was staged, if that is known."""
+
+    address: str
+    size_bytes: int
+    mtime: datetime
+    path: str
+
+
+class OrphanPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of them; `after` asks for the next."""
+
+    results: tuple[OrphanInfo, ...]
+    total: int
+    gc_not_before: datetime
+    after: int | None = None
 
 
 class StorageConfig(msgspec.Struct, frozen=True, kw_only=True):

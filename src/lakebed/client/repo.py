@@ -7,10 +7,19 @@ from lakebed.client.compaction import Compaction
 from lakebed.client.gc import GarbageCollection
 from lakebed.client.ref import Ref
 from lakebed.client.refs import Refs
-from lakebed.client.replies import CommitInfo, RefInfo, RepositoryInfo, StashInfo, StorageUse
+from lakebed.client.replies import (
+    CommitInfo,
+    OrphanInfo,
+    OrphanPage,
+    RefInfo,
+    RepositoryInfo,
+    StashInfo,
+    StorageUse,
+)
 from lakebed.client.settings import Settings
 from lakebed.client.tag import Tag
 from lakebed.client.transport import Transport, decode
+from lakebed.limits import LIST_PAGE_MAX
 
 
 class Repo:
@@ -82,6 +91,19 @@ class Repo:
     def refs(self) -> Refs:
         """Dump and restore of all refs."""
         return Refs(self._transport, self.name)
+
+    def orphans(self, *, limit: int | None = None) -> Iterator[OrphanInfo]:
+        """Yield the objects that nothing referred to when the repository was adopted, newest first."""
+        after: int | None = 0
+        left = limit
+        while after is not None and (left is None or left > 0):
+            amount = LIST_PAGE_MAX if left is None else min(left, LIST_PAGE_MAX)
+            page = self._transport.get(
+                OrphanPage, *self._path("orphans"), query={"after": after, "amount": amount}
+            )
+            yield from page.results
+            after = page.after
+            left = None if left is None else left - len(page.results)
 
     def ref(self, expression: str) -> Ref:
         """Return a handle for reading at a branch, tag, commit or expression such as `main~2`."""

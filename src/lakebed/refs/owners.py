@@ -135,8 +135,29 @@ def taken_over(repo: Repository, by: str) -> FencedError:
     )
 
 
-async def require_unowned(open_store: OpenStore, namespace: str, uid: RepoUid, *, allow_data: bool) -> None:
+async def require_create_only(store: ObjectStore, namespace: str, probe: str) -> None:
+    """Raise `InvalidInputError` (`UNSUPPORTED`) if the store lets a second put replace a first: no claim is safe there."""
+    key = f"{OWNERS_FOLDER}probe-{probe}"
+    try:
+        await store.put(key, b"1")
+        await store.put(key, b"2")
+    except AlreadyExistsError:
+        return
+    finally:
+        await store.delete([key])
+    raise InvalidInputError(
+        ErrorKind.UNSUPPORTED,
+        f"the storage of {namespace} ignores 'create only if absent' (If-None-Match): two installations could adopt it at "
+        "the same time. Use a store that supports conditional writes",
+    )
+
+
+async def require_unowned(
+    open_store: OpenStore, namespace: str, uid: RepoUid, *, allow_data: bool, adopting: bool = False
+) -> None:
     """Look for anyone else in the namespace, above it and below. The own marker must be there already.
+
+    Who adopts the namespace takes it from the repository whose marker lies in it.
 
     Raises:
         InvalidInputError: `NAMESPACE_IN_USE`.
@@ -145,6 +166,8 @@ async def require_unowned(open_store: OpenStore, namespace: str, uid: RepoUid, *
     async for infos in (await open_store(namespace)).list():
         for info in infos:
             if info.key == own:
+                continue
+            if adopting and info.key.startswith(_PREFIX):
                 continue
             if not allow_data or info.key.startswith(_PREFIX) or f"/{_PREFIX}" in info.key:
                 raise _in_use(namespace, f"it holds {info.key!r}")

@@ -62,7 +62,12 @@ from lakebed.format.records import (
     encode_repository,
 )
 from lakebed.kv.port import Expect, KVStore, Version, VersionFence
-from lakebed.limits import CREATING_TIMEOUT_SECONDS, LIST_PAGE_DEFAULT, SWAP_ATTEMPTS_MAX
+from lakebed.limits import (
+    ADOPTION_DEAD_SECONDS,
+    CREATING_TIMEOUT_SECONDS,
+    LIST_PAGE_DEFAULT,
+    SWAP_ATTEMPTS_MAX,
+)
 from lakebed.model.ids import EMPTY_TREE, BranchName, Nonce, RepoName, RepoUid
 from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import (
@@ -277,6 +282,64 @@ class Repositories:
             await self._delete_once(claim.value, claim.version, delete_data=True)
         return found
 
+    async def claim_adoption(self, name: RepoName, namespace: str) -> Versioned[CreatingRepository]:
+        """Take a name for a repository that adopts a namespace, or go on with an adoption whose process died.
+
+        Raises:
+            AlreadyExistsError: `REPO_EXISTS`.
+        """
+        found = await self.find(name)
+        if (
+            found is not None
+            and isinstance(found.value, CreatingRepository)
+            and found.value.adopting
+            and found.value.namespace == namespace
+        ):
+            claim = Versioned(found.value, found.version)
+            if await self._kv.now() <= after(claim.value.since, ADOPTION_DEAD_SECONDS):
+                raise _exists(
+                    name,
+                    f"is being adopted by another process: if that died, try again in {ADOPTION_DEAD_SECONDS:.0f} s",
+                )
+            return await self.renew_adoption(claim)
+        return await self._claim(name, namespace, adopting=True)
+
+    async def renew_adoption(self, claim: Versioned[CreatingRepository]) -> Versioned[CreatingRepository]:
+        """Show that the process that adopts is alive.
+
+        Raises:
+            ConflictError: another process goes on with it, or it was given up.
+        """
+        renewed = replace(claim.value, since=await self._kv.now())
+        return Versioned(renewed, await self._swap(renewed, claim.version))
+
+    async def release_adoption(self, claim: Versioned[CreatingRepository]) -> None:
+        """Let the next process go on with an adoption at once; errors as for `renew_adoption`."""
+        now = await self._kv.now()
+        released = replace(claim.value, since=after(now, -ADOPTION_DEAD_SECONDS - 1))
+        await self._swap(released, claim.version)
+
+    async def require_adoptable(self, claim: CreatingRepository) -> None:
+        """Raise `InvalidInputError` (`NAMESPACE_IN_USE`) if another repository of this installation, or one above or
+        below, has the place.
+        """
+        await self._require_alone(claim.namespace, claim.uid, allow_data=True, adopting=True)
+
+    async def finish_adoption(self, claim: Versioned[CreatingRepository], repo: Repository) -> None:
+        """Make an adopted repository live; errors as for `renew_adoption`."""
+        await self._swap(repo, claim.version)
+
+    async def _swap(self, record: RepositoryRecord, expected: Version) -> Version:
+        return await settled_swap(
+            self._kv,
+            REPOSITORIES_PARTITION,
+            repo_key(record.name),
+            encode_repository(record),
+            expected=expected,
+            clock=self._clock,
+            ids=self._ids,
+        )
+
     async def fence(self, repo: Repository, by: str) -> None:
         """Say in the record that another installation has taken the namespace over: from here this one only reads.
 
@@ -287,15 +350,7 @@ class Repositories:
             return
         if found.value.taken_over_by != by:
             with suppress(ConflictError):  # The next look finds it again.
-                await settled_swap(
-                    self._kv,
-                    REPOSITORIES_PARTITION,
-                    repo_key(repo.name),
-                    encode_repository(replace(found.value, taken_over_by=by)),
-                    expected=found.version,
-                    clock=self._clock,
-                    ids=self._ids,
-                )
+                await self._swap(replace(found.value, taken_over_by=by), found.version)
 
     async def give_up(self, claim: Versioned[CreatingRepository]) -> None:
         """End a creation that did not go live. Nothing happens if it did."""
@@ -320,7 +375,9 @@ class Repositories:
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise _contended(found.value.name)
 
-    async def _claim(self, name: RepoName, namespace: str) -> Versioned[CreatingRepository]:
+    async def _claim(
+        self, name: RepoName, namespace: str, *, adopting: bool = False
+    ) -> Versioned[CreatingRepository]:
         for attempt in range(SWAP_ATTEMPTS_MAX):
             found = await self.find(name)
             now = await self._kv.now()
@@ -336,7 +393,11 @@ class Repositories:
                     await self.finish_deleting(Versioned(other, version))
                     continue
             claim = CreatingRepository(
-                name=name, uid=RepoUid(self._ids.token()), namespace=namespace, since=now
+                name=name,
+                uid=RepoUid(self._ids.token()),
+                namespace=namespace,
+                since=now,
+                adopting=adopting,
             )
             try:
                 version = await settled_swap(
@@ -354,7 +415,9 @@ class Repositories:
             return Versioned(claim, version)
         raise _contended(name)
 
-    async def _require_alone(self, namespace: str, uid: RepoUid, *, allow_data: bool) -> None:
+    async def _require_alone(
+        self, namespace: str, uid: RepoUid, *, allow_data: bool, adopting: bool = False
+    ) -> None:
         place = self._canonical(namespace)
         async for found in self.scan():
             other = found.value
@@ -365,7 +428,7 @@ class Repositories:
                     ErrorKind.NAMESPACE_IN_USE,
                     f"namespace {namespace} is in use: repository {other.name} has {other.namespace}",
                 )
-        await require_unowned(self._open_store, place, uid, allow_data=allow_data)
+        await require_unowned(self._open_store, place, uid, allow_data=allow_data, adopting=adopting)
 
     async def _go_live(self, repo: Repository, claimed: Version, committer: str) -> None:
         key = repo_key(repo.name)

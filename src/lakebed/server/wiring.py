@@ -194,6 +194,9 @@ def wire(around: Surroundings) -> Wired:
         external=around.external,
         slices=SliceNamer(ids, seconds=around.lifetimes.slice_seconds, objects=around.slice_objects),
         store_of=stores.store,
+        open_store=around.open_store,
+        temp=around.temp,
+        installation=around.installation,
         spool=Spool(around.temp, around.transfers or around.workers),
         transfers=around.transfers or around.workers,
     )

@@ -20,7 +20,7 @@ _BUCKETS: Final = 64
 _NAMED: Final = pa.schema(
     [("address", pa.string()), ("size", pa.int64()), ("checksum", pa.string()), ("where", pa.string())]
 )
-_THERE: Final = pa.schema([("address", pa.string()), ("found", pa.int64())])
+_THERE: Final = pa.schema([("address", pa.string()), ("found", pa.int64()), ("mtime", pa.int64())])
 
 
 class References:
@@ -50,8 +50,12 @@ class References:
     def have(self, objects: Sequence[ObjectInfo]) -> None:
         """Add objects as a listing tells them."""
         frame = pl.DataFrame(
-            {"address": [info.key for info in objects], "found": [info.size_bytes for info in objects]},
-            schema={"address": pl.String, "found": pl.Int64},
+            {
+                "address": [info.key for info in objects],
+                "found": [info.size_bytes for info in objects],
+                "mtime": [info.mtime for info in objects],
+            },
+            schema={"address": pl.String, "found": pl.Int64, "mtime": pl.Int64},
         )
         self._spread("there", frame, _THERE)
 
@@ -74,6 +78,15 @@ class References:
                 how="left",
                 maintain_order="left",
             )
+
+    def unnamed(self) -> Iterator[pl.DataFrame]:
+        """Yield the objects that are there and not named: address, `found` (the size) and mtime."""
+        self._finish()
+        for bucket in range(_BUCKETS):
+            there = self._read("there", bucket, _THERE).unique("address")
+            left = there.join(self._read("named", bucket, _NAMED), on="address", how="anti")
+            if not left.is_empty():
+                yield left
 
     def _spread(self, side: str, frame: pl.DataFrame, schema: pa.Schema) -> None:
         bucket = (pl.col("address").hash(seed=0) % _BUCKETS).alias("bucket")
