@@ -270,6 +270,10 @@ GC_RUNS_KEPT = 50
 # One page of uncommitted addresses: about 25 MiB of Parquet, and shorter than any client's patience.
 GC_PAGE_ROWS = 1_000_000
 GC_PAGE_SECONDS = 15.0
+# The run records of all repositories are read for Prometheus at most this often, and shown of so many repositories: each is
+# a dozen time series.
+GC_METRICS_SECONDS = 15.0
+GC_METRICS_REPOSITORIES = 1_000
 # Commits that are condemned in one step.
 GC_CONDEMN_BATCH = 500
 

@@ -103,9 +103,12 @@ class Collections:
         """Let none of the marks count that are published now; errors as for `renew`."""
         await self._engine.gc.withdraw_marks(await self._repo(repo_name, Action.RUN_GC), of)
 
-    async def end(self, repo_name: str, of: RunToken, *, outcome: str) -> None:
+    async def end(
+        self, repo_name: str, of: RunToken, *, outcome: str, counts: Mapping[str, int] | None = None
+    ) -> None:
         """Give a lease back; errors as for `renew`."""
-        await self._engine.gc.end(await self._repo(repo_name, Action.RUN_GC), of, outcome=outcome)
+        repo = await self._repo(repo_name, Action.RUN_GC)
+        await self._engine.gc.end(repo, of, outcome=outcome, counts=counts)
 
     async def runs(self, repo_name: str) -> tuple[Repository, GcState]:
         """Return a repository, and its runs and marks."""

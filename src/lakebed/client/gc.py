@@ -123,9 +123,11 @@ class GarbageCollection:
             *self._path, "runs", run, "withdraw_marks", body={"token": token}, repeatable=True
         )
 
-    def end(self, run: str, token: int, *, outcome: str = "") -> None:
-        """Give a run's lease back."""
-        body = {"token": token, "outcome": outcome}
+    def end(
+        self, run: str, token: int, *, outcome: str = "", counts: Mapping[str, int] | None = None
+    ) -> None:
+        """Give a run's lease back, and say what it did."""
+        body = {"token": token, "outcome": outcome, "counts": dict(counts or {})}
         self._transport.post(*self._path, "runs", run, "end", body=body, repeatable=True)
 
     def runs(self) -> GcRuns:

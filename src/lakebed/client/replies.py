@@ -423,7 +423,7 @@ class GcMark(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     marked_at: int
     optimized_since_clean: int = 0
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class GcStorage(msgspec.Struct, frozen=True, kw_only=True):
@@ -475,6 +475,7 @@ class GcRun(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: int | None = None
     outcome: str = ""
     mark: GcMark | None = None
+    counts: dict[str, int] = {}
 
 
 class GcRuns(msgspec.Struct, frozen=True, kw_only=True):

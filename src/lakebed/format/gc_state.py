@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from lakebed.env.clock import Instant
 from lakebed.format.codec import Codec, Stored
 from lakebed.model.gc import GcState, Lease, Mark, MarkKind, Run, RunKind
@@ -36,6 +38,7 @@ class _Run(Stored):
     started_at: Instant
     ended_at: Instant | None
     outcome: str
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class _GcState(Stored):
@@ -71,7 +74,15 @@ def encode_gc_state(state: GcState) -> bytes:
             ),
             state.settled_at,
             tuple(
-                _Run(each.id, each.kind, each.holder, each.started_at, each.ended_at, each.outcome)
+                _Run(
+                    each.id,
+                    each.kind,
+                    each.holder,
+                    each.started_at,
+                    each.ended_at,
+                    each.outcome,
+                    dict(each.counts),
+                )
                 for each in state.runs
             ),
         )
@@ -106,6 +117,7 @@ def decode_gc_state(data: bytes) -> GcState:
                 started_at=each.started_at,
                 ended_at=each.ended_at,
                 outcome=each.outcome,
+                counts=each.counts,
             )
             for each in s.runs
         ),

@@ -157,7 +157,9 @@ class GarbageCollection:
         )
         return next(mark for mark in state.marks if mark.run == of.run)
 
-    async def end(self, repo: Repository, of: RunToken, *, outcome: str) -> None:
+    async def end(
+        self, repo: Repository, of: RunToken, *, outcome: str, counts: Mapping[str, int] | None = None
+    ) -> None:
         """Give the lease back; commits condemned for a mark that was not published stand again. Errors as for `renew`."""
         state = await self._records.get(repo)
         lease = state.lease
@@ -165,7 +167,10 @@ class GarbageCollection:
         if has_condemned and all(mark.run != of.run for mark in state.marks):
             await self._commits.withdraw(repo, of)
         await self._records.update(
-            repo, lambda state, now: decisions.end(state, of.run, of.token, outcome=outcome, now=now)
+            repo,
+            lambda state, now: decisions.end(
+                state, of.run, of.token, outcome=outcome, now=now, counts=counts
+            ),
         )
 
     async def withdraw_marks(self, repo: Repository, of: RunToken) -> None:

@@ -167,14 +167,23 @@ def publish(
     return replace(state, marks=kept, settled_at=settled_at)
 
 
-def end(state: GcState, run: str, token: int, *, outcome: str, now: Instant) -> GcState:
+def end(
+    state: GcState,
+    run: str,
+    token: int,
+    *,
+    outcome: str,
+    now: Instant,
+    counts: Mapping[str, int] | None = None,
+) -> GcState:
     """Give the lease back. Of a run that has ended nothing changes; errors as for `require`."""
     known = next((each for each in state.runs if each.id == run), None)
     if known is not None and known.ended_at is not None:
         return state
     require(state, run, token)
     runs = tuple(
-        replace(each, ended_at=now, outcome=outcome) if each is known else each for each in state.runs
+        replace(each, ended_at=now, outcome=outcome, counts=dict(counts or {})) if each is known else each
+        for each in state.runs
     )
     return replace(state, lease=None, runs=runs)
 

@@ -68,6 +68,8 @@ class Run:
     started_at: Instant
     ended_at: Instant | None = None
     outcome: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What it did, in its own words; a run of an older lakebed does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from lakebed.s3.signatures.gate import Gate
 from lakebed.server.background import Background
 from lakebed.server.config import Config
 from lakebed.server.data_folder import Layout
+from lakebed.server.gc_metrics import GcMetrics
 from lakebed.server.installation import open_engine
 from lakebed.server.installation_key import installation_key
 from lakebed.server.maintenance import Maintenance
@@ -53,6 +54,7 @@ class WorkerApp:
         self._config = config
         self._shared_metrics = shared_metrics
         self._metrics: Metrics | None = None
+        self._gc_metrics: GcMetrics | None = None
         self._stack = AsyncExitStack()
         self._rest: RestApp | None = None
         self._s3: S3App | None = None
@@ -95,6 +97,12 @@ class WorkerApp:
             layout.metrics, process, [*rest_names(OPERATIONS), *s3_names()], shared=self._shared_metrics
         )
         wired = await self._stack.enter_async_context(open_engine(config, layout, registry=metrics.registry))
+        self._gc_metrics = GcMetrics(
+            wired.engine.parts.kv,
+            wired.engine.repositories,
+            clock=clock,
+            by_repository=config.metrics_repositories,
+        )
         auth = build_auth(
             wired.engine.parts.kv,
             key=installation_key(config.installation_key, layout.key, ids),
@@ -161,7 +169,9 @@ class WorkerApp:
         elif path == b"/openapi.json":
             await _answer(send, 200, b"application/json", _openapi())
         elif path == b"/metrics":
-            await _answer(send, 200, CONTENT_TYPE, self._metrics.text())
+            assert self._gc_metrics is not None, "started"
+            text = self._metrics.text() + await self._gc_metrics.text()
+            await _answer(send, 200, CONTENT_TYPE, text)
         else:
             await _answer_json(send, 404, "not found")
 

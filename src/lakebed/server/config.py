@@ -86,6 +86,8 @@ class Config:
     refs_dump_seconds: float = REFS_DUMP_SECONDS
     refs_owner_seconds: float = NAMESPACE_WATCH_SECONDS
     shutdown_seconds: int = 30
+    metrics_repositories: bool = False
+    """Whether metrics name repositories: anyone who reaches the server can read them."""
     ignored_variables: tuple[str, ...] = ()
     """Variables of AWS's tools that name this server: they are for its clients."""
     log_level: int = logging.INFO
@@ -168,6 +170,7 @@ def load_config(
         refs_dump_seconds=given["refs.dump_seconds"],
         refs_owner_seconds=given["refs.owner_seconds"],
         shutdown_seconds=given["shutdown_seconds"],
+        metrics_repositories=given["metrics.repositories"],
         ignored_variables=given.ignored,
         log_level=logging.getLevelNamesMapping()[given["log.level"].upper()],
         log_json=given["log.format"] == "json",

@@ -571,6 +571,12 @@ SETTINGS: Final[dict[str, Setting]] = {
             meaning="How often a server looks whether another installation has adopted a repository's namespace.",
         ),
         Setting(
+            name="metrics.repositories",
+            kind=_FLAG,
+            default=False,
+            meaning="Whether metrics of garbage collection name repositories; anyone who reaches the server can read metrics.",
+        ),
+        Setting(
             name="threads",
             kind=_COUNT,
             default=4,

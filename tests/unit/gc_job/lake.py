@@ -484,7 +484,7 @@ class Lake:
             raise FencedError(ErrorKind.LEASE_LOST, "lost")
         self.marks = []
 
-    async def end(self, started: Started, outcome: str) -> None:
+    async def end(self, started: Started, outcome: str, counts: Mapping[str, int]) -> None:
         await self._called(f"end {outcome}")
         if self.lease == started.run:
             self.lease = None

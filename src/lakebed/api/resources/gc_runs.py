@@ -59,9 +59,10 @@ class GcSweepCreation(GcRunToken):
 
 
 class GcRunEnd(GcRunToken):
-    """How a run ended."""
+    """How a run ended, and what it did: a sweep says `deleted` and `deleted_bytes`."""
 
     outcome: _Short = ""
+    counts: Annotated[dict[_Short, int], msgspec.Meta(max_length=50)] = msgspec.field(default_factory=dict)
 
 
 class GcMark(msgspec.Struct):
@@ -127,6 +128,8 @@ class GcRun(msgspec.Struct):
     outcome: str
     mark: GcMark | None
     """What it has published."""
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
+    """What it did: a sweep, how much it deleted."""
 
 
 class GcRuns(msgspec.Struct):
@@ -249,7 +252,9 @@ async def withdraw_marks(call: Call) -> Reply:
 async def end_run(call: Call) -> Reply:
     """Give a run's lease back."""
     body = call.body(GcRunEnd)
-    await call.session.gc.end(call.path["repository"], _of(call, body), outcome=body.outcome)
+    await call.session.gc.end(
+        call.path["repository"], _of(call, body), outcome=body.outcome, counts=body.counts
+    )
     return empty_reply(204)
 
 
@@ -305,6 +310,7 @@ def _run(run: Run, state: GcState) -> GcRun:
         started_at=run.started_at,
         ended_at=run.ended_at,
         outcome=run.outcome,
+        counts=dict(run.counts),
         mark=_mark(mark) if mark is not None else None,
     )
 

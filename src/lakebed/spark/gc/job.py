@@ -100,8 +100,8 @@ class ClientServer:
     async def withdraw_marks(self, started: Started) -> None:
         await self._workers.run(self._gc.withdraw_marks, started.run, started.token)
 
-    async def end(self, started: Started, outcome: str) -> None:
-        await self._workers.run(self._gc.end, started.run, started.token, outcome=outcome)
+    async def end(self, started: Started, outcome: str, counts: Mapping[str, int]) -> None:
+        await self._workers.run(self._gc.end, started.run, started.token, outcome=outcome, counts=counts)
 
 
 @contextmanager

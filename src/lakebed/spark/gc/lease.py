@@ -25,6 +25,8 @@ class Lease:
         self._clock = clock
         self._lost = False
         self.started = started
+        self.counts: dict[str, int] = {}
+        """What the run has done, for the server's record of it."""
 
     async def check(self) -> Instant:
         """Return engine time if the run may go on.
@@ -66,4 +68,4 @@ async def held(server: Server, started: Started, clock: Clock) -> AsyncIterator[
             await heartbeat
         # A lease that cannot be given back runs out by itself; why the block ended is what matters.
         with suppress(LakebedError):
-            await server.end(started, outcome)
+            await server.end(started, outcome, lease.counts)

@@ -102,8 +102,8 @@ class Server(Protocol):
         """Let none of the marks count that are published now."""
         ...
 
-    async def end(self, started: Started, outcome: str) -> None:
-        """Give the lease back."""
+    async def end(self, started: Started, outcome: str, counts: Mapping[str, int]) -> None:
+        """Give the lease back; `counts` is what the run did."""
         ...
 
 

@@ -86,6 +86,8 @@ async def _sweep(run: Run[T], mark_id: str) -> Summary:
             await lease.check()
             deleted = await run.tables.sweep(group, aside=aside, rate=options.rate)
             counted.count += deleted.objects
+            for name, amount in (("deleted", deleted.objects), ("deleted_bytes", deleted.bytes)):
+                lease.counts[name] = lease.counts.get(name, 0) + amount
             summary = msgspec.structs.replace(
                 summary,
                 deleted=summary.deleted + deleted,

@@ -178,9 +178,9 @@ class SimServer:
 
         await self._line.ask("withdraw_marks", call)
 
-    async def end(self, started: Started, outcome: str) -> None:
+    async def end(self, started: Started, outcome: str, counts: Mapping[str, int]) -> None:
         async def call(server: SimProcess) -> None:
-            await server.engine.gc.end(self._repo, _token(started), outcome=outcome)
+            await server.engine.gc.end(self._repo, _token(started), outcome=outcome, counts=counts)
 
         await self._line.ask("end", call)
 
