@@ -432,6 +432,18 @@ S3_TIMEOUT_SECONDS = 30.0
 # The longest that S3 honours a presigned URL: a week.
 SIGN_SECONDS_MAX = 7 * 24 * 3600
 
+# Descriptors that one open local store holds at most: 16 folders, 4 lock files, its journal, scratch and state folders,
+# and 10 lock files more while as many threads change it. The server gives its stores a quarter of its descriptors.
+STORE_DESCRIPTORS_MAX = 32
+# Stores that one process keeps open, if its descriptors allow as many: enough that a busy installation does not open one
+# for each request, which costs five syncs of the disk.
+STORES_OPEN_MAX = 256
+# A store that nobody has used for so long is closed. It is a third of the grace period, so that every process has closed
+# the store of a deleted repository before the cleaner removes its folder.
+STORE_IDLE_SECONDS = 300.0
+# Namespaces whose resolved places, and repositories whose trees, a process remembers: a few hundred bytes each.
+STORE_HANDLES_MAX = 4_096
+
 # Tries of a call to an object store that is safe to repeat, and the wait after the first: two seconds in all.
 STORE_ATTEMPTS_MAX = 5
 STORE_BACKOFF_SECONDS = 0.1

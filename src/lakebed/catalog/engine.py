@@ -65,6 +65,8 @@ class Engine:
     store_of: Callable[[Repository], Awaitable[ObjectStore]]
     open_store: OpenStore
     """The store at a namespace that no repository has yet."""
+    forget: Callable[[Repository], None]
+    """Closes what this process has open of a repository that was deleted."""
     spool: Spool
     temp: FilePath
     """A folder for work in progress."""

@@ -76,6 +76,7 @@ class Repositories:
         if delete_data or not (force and repo.taken_over_by):  # What is left of it here may always go.
             require_writable(repo, force=force)
         await self._engine.repositories.delete(repo, delete_data=delete_data)
+        self._engine.forget(repo)
 
     async def storage_use(self, name: str) -> StorageUse:
         """Count what deleting a repository with its data would free; a large one is counted for a while only."""

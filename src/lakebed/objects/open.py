@@ -4,7 +4,7 @@ from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.env.work import Workers
 from lakebed.objects.drivers.local import LocalObjects
-from lakebed.objects.drivers.memory import MemoryObjects
+from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
 from lakebed.objects.drivers.s3 import S3Objects
 from lakebed.objects.namespaces import local_path, parse_place
 from lakebed.objects.port import ObjectStore
@@ -18,10 +18,11 @@ def open_store(
     clock: Clock | None = None,
     ids: IdSource | None = None,
     workers: Workers | None = None,
+    buckets: dict[str, MemoryBucket] | None = None,
 ) -> ObjectStore:
     """Return the store at `url`. Nothing is touched before its first call; the caller closes it.
 
-    Every call of `mem://` is a new, empty store: whoever needs one twice keeps it.
+    What `mem://` stores hold is kept in `buckets`; without it every call returns a new, empty store.
 
     Raises:
         InvalidInputError: `INVALID_NAMESPACE`, `INVALID_CONFIG`.
@@ -29,7 +30,8 @@ def open_store(
     place = parse_place(url)
     match place.scheme:
         case "mem":
-            return MemoryObjects(clock=clock)
+            bucket = buckets.setdefault(str(place), MemoryBucket()) if buckets is not None else None
+            return MemoryObjects(clock=clock, bucket=bucket)
         case "local":
             root = local_path(place, settings.data_dir)
             return LocalObjects(root, fsync=settings.fsync, clock=clock, ids=ids, workers=workers)

@@ -68,6 +68,14 @@ class Part:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class OpenUpload:
+    """A multipart upload that was neither completed nor aborted."""
+
+    key: str
+    upload: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What a driver can do."""
@@ -200,6 +208,18 @@ class ObjectStore(Protocol):
 
     async def abort_upload(self, key: str, upload: str) -> None:
         """End the upload and free its parts. A missing one is no error."""
+        ...
+
+    def list_uploads(self) -> AsyncIterator[Sequence[OpenUpload]]:
+        """Yield non-empty pages of the multipart uploads that are open, whichever process began them, in no order."""
+        ...
+
+    async def remove_if_empty(self) -> bool:
+        """Remove what the driver itself keeps at the place, if there is neither an object nor an upload.
+
+        Return False if another call, of this process or another, uses the store: the caller tries again later. A
+        store that is not empty stays as it is, and the answer is True. The store can be used again afterwards.
+        """
         ...
 
     async def close(self) -> None:

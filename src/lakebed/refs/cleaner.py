@@ -6,8 +6,9 @@ needed for anything else to work; it only gives space back.
 A repository's entry, when due, and only if no record names its uid any more:
     1. bury  every branch of its partition   from here no row can be staged: the fences are lost
     2. drop  the partitions of all staging tokens those records and the stashes name
-    3. remove the namespace's data, if asked and while this repository owns it, then the marker. Before the first object
-             goes, `deleting-<uid>` says so, and the owners are listed after that: an adopter looks in the other order
+    3. remove the namespace's data and open uploads, if asked and while this repository owns it, then the marker. Before
+             the first object goes, `deleting-<uid>` says so, and the owners are listed after that: an adopter looks in the
+             other order. Last, what the store itself keeps there, not while another process has the store open
     4. drop  the repository's partitions
     5. remove the entry                      crash before: everything above is done again
 2 before 4: only the branch records say which tokens there were. The marker is asked for after each page of a listing:
@@ -360,7 +361,14 @@ class Cleaner:
                     if not await is_owner(store, entry.uid):
                         break
                     await store.delete([info.key for info in infos if info.key not in (marker, deleting)])
+            async for uploads in store.list_uploads():
+                if not await is_owner(store, entry.uid):
+                    break
+                for each in uploads:
+                    await store.abort_upload(each.key, each.upload)
         await store.delete([marker, deleting])
+        if entry.delete_data and not await store.remove_if_empty():
+            return False
         await self._kv.drop(compaction_partition(entry.partition))
         await self._kv.drop(entry.partition)
         await self._kv.delete_rows(CLEANUP_PARTITION, [key])

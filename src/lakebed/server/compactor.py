@@ -25,6 +25,7 @@ from lakebed.server.data_folder import Layout, make_data_folder
 from lakebed.server.draining import drain
 from lakebed.server.installation import open_engine
 from lakebed.server.options import DataOption, FileOption, environment
+from lakebed.server.process import begin_process
 from lakebed.server.supervised import end_with_supervisor
 from lakebed.server.wiring import Wired
 from lakebed.telemetry.log import configure, get_logger
@@ -55,6 +56,7 @@ def compactor(
     ] = False,
 ) -> None:
     """Compact what is staged until SIGTERM or Ctrl-C, beside any number of servers and other compactors."""
+    begin_process()
     loaded = load_config(
         flags={
             "data": data,
@@ -75,6 +77,7 @@ def compactor(
 
 def compact(encoded: str, supervisor: Connection) -> None:
     """Compact in a process that a server's supervisor has started."""
+    begin_process()
     config = decode_config(encoded)
     # A terminal that goes away takes the group of its foreground with it: this process ends in order, with its
     # supervisor. It stays in the session: only among processes of one can those in the background give way.

@@ -19,9 +19,11 @@ from lakebed.kv.open import open_kv
 from lakebed.kv.wrappers.metrics import MeteredKV
 from lakebed.kv.wrappers.sampled import SampledKV
 from lakebed.model.repository import GoneRepository
+from lakebed.objects.drivers.memory import MemoryBucket
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import canonical_namespace
 from lakebed.objects.open import open_store
+from lakebed.objects.open_stores import OpenStores
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.metrics import MeteredObjects, ObjectMeters
 from lakebed.objects.wrappers.retry import RetryingObjects
@@ -29,6 +31,7 @@ from lakebed.objects.wrappers.sampled import SampledObjects
 from lakebed.refs.repositories import Repositories
 from lakebed.server.config import Config
 from lakebed.server.data_folder import DataFolder, Layout
+from lakebed.server.process import stores_open_max
 from lakebed.server.wiring import Surroundings, Wired, wire
 
 # Merging and encoding give way to requests: staging during a large commit keeps most of its rate.
@@ -88,22 +91,23 @@ async def open_engine(
             kv = kind(kv, registry=registry, clock=clock)
         meters = ObjectMeters(registry) if registry is not None else None
         settings = replace(config.storage, data_dir=config.storage.data_dir or folder.objects)
-        stores: dict[str, ObjectStore] = {}
+        buckets: dict[str, MemoryBucket] = {}
 
-        async def open_namespace(namespace: str) -> ObjectStore:
-            if namespace not in stores:
-                store = open_store(namespace, settings, clock=clock, ids=ids, workers=storage_workers)
-                stack.push_async_callback(store.close)
-                is_local = namespace.startswith("local://")
-                if meters is not None:
-                    metered = SampledObjects if is_local else MeteredObjects
-                    store = metered(store, meters=meters, clock=clock)
-                if not is_local:
-                    store = RetryingObjects(store, clock=clock, ids=ids)
-                stores[namespace] = store
-            return stores[namespace]
+        def open_place(place: str) -> ObjectStore:
+            store = open_store(
+                place, settings, clock=clock, ids=ids, workers=storage_workers, buckets=buckets
+            )
+            is_local = place.startswith("local://")
+            if meters is not None:
+                metered = SampledObjects if is_local else MeteredObjects
+                store = metered(store, meters=meters, clock=clock)
+            return store if is_local else RetryingObjects(store, clock=clock, ids=ids)
 
         canonical = partial(canonical_namespace, data_dir=settings.data_dir)
+        stores = OpenStores(open_place, clock=clock, place_of=canonical, open_max=stores_open_max())
+        stack.push_async_callback(stores.close)
+        closing_idle = asyncio.create_task(stores.run())
+        stack.callback(closing_idle.cancel)
         namespaces = _RememberedNamespaces(clock)
         external = ExternalAddresses(
             import_prefixes=config.import_prefixes, namespaces=namespaces, settings=settings
@@ -112,7 +116,7 @@ async def open_engine(
         wired = wire(
             Surroundings(
                 kv=kv,
-                open_store=open_namespace,
+                stores=stores,
                 external=external,
                 canonical_namespace=canonical,
                 cache=RangeCache(

@@ -32,6 +32,7 @@ from lakebed.server.options import (
     WorkersOption,
     environment,
 )
+from lakebed.server.process import begin_process
 from lakebed.server.quickstart import QUICKSTART_PAIR, say_what_next, with_loopback_only
 from lakebed.server.sample import make_sample
 from lakebed.server.settings import unknown_variables
@@ -60,6 +61,7 @@ def run(
     tls_key: TlsKeyOption = None,
 ) -> None:
     """Serve the REST API until SIGTERM or Ctrl-C."""
+    begin_process()
     flags = {"listen": listen, "data": data, "workers": workers, "tls.cert": tls_cert, "tls.key": tls_key}
     variables = environment()
     loaded = load_config(flags=flags, environment=variables, file=config)

@@ -4,7 +4,8 @@ Read top to bottom, it is the architecture. Nothing here starts work: objects ar
 built cold, and the commands run what needs running.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,11 +25,12 @@ from lakebed.env.work import Workers
 from lakebed.format.cut import DEFAULT_RULE, CutRule
 from lakebed.gc.service import GarbageCollection
 from lakebed.kv.port import KVStore
-from lakebed.limits import NAMESPACE_WATCH_SECONDS, REFS_DUMP_SECONDS, SLICE_OBJECTS
+from lakebed.limits import NAMESPACE_WATCH_SECONDS, REFS_DUMP_SECONDS, SLICE_OBJECTS, STORE_HANDLES_MAX
 from lakebed.model.ids import RepoUid
 from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
 from lakebed.objects.external import ExternalAddresses
+from lakebed.objects.open_stores import OpenStores
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.slices import SliceNamer
 from lakebed.refs.agreement import Agreement
@@ -65,7 +67,7 @@ class Surroundings:
     """What an engine is put into: its stores, time, chance, threads and a folder for work in progress."""
 
     kv: KVStore
-    open_store: Callable[[str], Awaitable[ObjectStore]]
+    stores: OpenStores
     external: ExternalAddresses
     canonical_namespace: Callable[[str], str]
     cache: RangeCache
@@ -116,7 +118,7 @@ def wire(around: Surroundings) -> Wired:
     commits = Commits(kv)
     repositories = Repositories(
         kv,
-        open_store=around.open_store,
+        open_store=around.stores.at,
         clock=clock,
         ids=ids,
         canonical=around.canonical_namespace,
@@ -158,7 +160,7 @@ def wire(around: Surroundings) -> Wired:
         branches=branches,
         tags=tags,
         commits=commits,
-        open_store=around.open_store,
+        open_store=around.stores.at,
         ids=ids,
         workers=around.workers,
     )
@@ -166,7 +168,7 @@ def wire(around: Surroundings) -> Wired:
         kv,
         dumper=dumper,
         commits=commits,
-        open_store=around.open_store,
+        open_store=around.stores.at,
         workers=around.workers,
         interval_seconds=around.refs_dump_seconds,
     )
@@ -194,14 +196,15 @@ def wire(around: Surroundings) -> Wired:
         external=around.external,
         slices=SliceNamer(ids, seconds=around.lifetimes.slice_seconds, objects=around.slice_objects),
         store_of=stores.store,
-        open_store=around.open_store,
+        open_store=around.stores.at,
         temp=around.temp,
         installation=around.installation,
+        forget=stores.forget,
         spool=Spool(around.temp, around.transfers or around.workers),
         transfers=around.transfers or around.workers,
     )
     cleaner = Cleaner(
-        kv, repositories, open_store=around.open_store, clock=clock, ids=ids, lifetimes=around.lifetimes
+        kv, repositories, open_store=around.stores.at, clock=clock, ids=ids, lifetimes=around.lifetimes
     )
     sessions = Sessions(engine)
     return Wired(
@@ -212,7 +215,7 @@ def wire(around: Surroundings) -> Wired:
         namespace_watch=NamespaceWatch(
             repositories,
             automatic_dumps,
-            open_store=around.open_store,
+            open_store=around.stores.at,
             clock=clock,
             seconds=around.refs_owner_seconds,
         ),
@@ -222,28 +225,31 @@ def wire(around: Surroundings) -> Wired:
 
 
 class _Namespaces:
-    """The store and the trees of each repository, opened once."""
+    """The store and the trees of each repository. Trees remember what they have opened, so those used last are kept."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._stores: dict[RepoUid, ObjectStore] = {}
-        self._trees: dict[RepoUid, Trees] = {}
+        self._trees: OrderedDict[RepoUid, Trees] = OrderedDict()
 
     async def store(self, repo: Repository) -> ObjectStore:
-        store = self._stores.get(repo.uid)
-        if store is None:
-            store = self._stores[repo.uid] = await self._around.open_store(repo.namespace)
-        return store
+        return await self._around.stores.at(repo.namespace)
 
     async def trees(self, repo: Repository) -> Trees:
         trees = self._trees.get(repo.uid)
-        if trees is None:
-            store = await self.store(repo)
-            trees = self._trees[repo.uid] = Trees(
-                store,
-                self._around.cache,
-                self._around.workers,
-                scope=repo.uid,
-                rule=self._around.cut_rule,
-            )
+        if trees is not None:
+            self._trees.move_to_end(repo.uid)
+            return trees
+        trees = self._trees[repo.uid] = Trees(
+            await self.store(repo),
+            self._around.cache,
+            self._around.workers,
+            scope=repo.uid,
+            rule=self._around.cut_rule,
+        )
+        if len(self._trees) > STORE_HANDLES_MAX:
+            self._trees.popitem(last=False)
         return trees
+
+    def forget(self, repo: Repository) -> None:
+        self._trees.pop(repo.uid, None)
+        self._around.stores.forget(repo.namespace)

@@ -24,6 +24,7 @@ from lakebed.server.http.balance import Balance
 from lakebed.server.http.connections import Connections
 from lakebed.server.http.listening import connections_max
 from lakebed.server.metrics import LIBRARY_VARIABLE
+from lakebed.server.process import begin_process
 from lakebed.server.supervised import end_with_supervisor
 from lakebed.telemetry.log import configure, get_logger
 from lakebed.telemetry.request_ids import RequestIds
@@ -35,6 +36,7 @@ log = get_logger(__name__)
 
 def work(encoded: str, sockets: Sequence[socket.socket], balance: Balance, supervisor: Connection) -> None:
     """Serve on the sockets (the second one is for S3 alone) until told to stop."""
+    begin_process()
     config = decode_config(encoded)
     # A terminal that goes away takes the group of its foreground with it: this process ends in order, with its
     # supervisor. It stays in the session: only among processes of one can those in the background give way.

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lakebed.catalog.engine import Engine
@@ -23,7 +24,10 @@ from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.namespaces import normalise_namespace
+from lakebed.objects.open import open_store
+from lakebed.objects.open_stores import OpenStores
 from lakebed.objects.port import ObjectStore
+from lakebed.objects.settings import StoreSettings
 from lakebed.refs.cleaner import Cleaner
 from lakebed.server.wiring import Surroundings, Wired, wire
 from lakebed.staging.appending import SegmentUse
@@ -100,17 +104,15 @@ async def open_wired(
     """Yield an engine without a repository, and the KV it is on."""
     clock = clock or SystemClock()
     store_kv = kv or MemoryKV(clock=clock)
-    namespaces: dict[str, ObjectStore] = {}
-
-    async def open_store(namespace: str) -> ObjectStore:
-        return namespaces.setdefault(namespace, MemoryObjects())
-
+    stores = OpenStores(
+        partial(open_store, settings=StoreSettings(), buckets={}), clock=clock, place_of=normalise_namespace
+    )
     workers = InlineWorkers()
     with tempfile.TemporaryDirectory() as temp:
         wired = wire(
             Surroundings(
                 kv=store_kv,
-                open_store=open_store,
+                stores=stores,
                 external=OutsideMemory(outside or MemoryObjects()),
                 canonical_namespace=normalise_namespace,
                 cache=RangeCache(None, workers=workers),
@@ -128,3 +130,4 @@ async def open_wired(
         )
         yield wired, store_kv
         await wired.engine.parts.staging.drain()
+        await stores.close()

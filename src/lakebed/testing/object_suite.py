@@ -31,7 +31,7 @@ from lakebed.errors import (
     PreconditionError,
 )
 from lakebed.limits import MIB, PATH_BYTES_MAX, SMALL_OBJECT_BYTES_MAX
-from lakebed.objects.port import ByteRange, ETag, IfMatch, ObjectInfo, ObjectStore, Part, PutMode
+from lakebed.objects.port import ByteRange, ETag, IfMatch, ObjectInfo, ObjectStore, OpenUpload, Part, PutMode
 
 LARGE = bytes(range(256)) * (SMALL_OBJECT_BYTES_MAX // 256 + 1)
 """More than goes through a journal."""
@@ -686,6 +686,55 @@ class ObjectSuite:
         with pytest.raises(NotFoundError):
             await store.put_part("k", upload, 1, b"y")
 
+    async def test_open_uploads_are_listed_until_they_end(self, store: ObjectStore) -> None:
+        _needs(store.capabilities.multipart)
+        assert await uploads_of(store) == []
+        uploads = [await store.create_upload(key) for key in ("data/a", "data/a", "data/b c+%2F", "x")]
+        await store.put_part("data/a", uploads[0], 1, b"x")
+        part = await store.put_part("x", uploads[3], 1, b"x")
+        again = await self.reopen(store)
+
+        opened = await uploads_of(again)
+        await store.complete_upload("x", uploads[3], [part])
+        await store.abort_upload("data/a", uploads[0])
+        left = await uploads_of(store)
+        for each in left:
+            await store.abort_upload(each.key, each.upload)
+
+        assert set(opened) == {
+            OpenUpload("data/a", uploads[0]),
+            OpenUpload("data/a", uploads[1]),
+            OpenUpload("data/b c+%2F", uploads[2]),
+            OpenUpload("x", uploads[3]),
+        }
+        assert set(left) == set(opened) - {each for each in opened if each.upload in uploads[::3]}
+        assert await uploads_of(store) == []
+
+    async def test_a_store_that_holds_something_is_not_removed(self, store: ObjectStore) -> None:
+        assert await store.remove_if_empty()
+        await store.put("data/k", b"1")
+
+        assert await store.remove_if_empty()
+
+        assert await store.get("data/k") == b"1"
+        await store.delete(["data/k"])
+        if store.capabilities.multipart:
+            upload = await store.create_upload("k")
+            assert await store.remove_if_empty()
+            part = await store.put_part("k", upload, 1, b"x")
+            await store.complete_upload("k", upload, [part])
+            assert await store.get("k") == b"x"
+
+    async def test_a_removed_store_can_be_used_again(self, store: ObjectStore) -> None:
+        await store.put("k", b"1")
+        await store.delete(["k"])
+
+        assert await store.remove_if_empty()
+
+        assert (await keys_of(store), await store.head("k")) == ([], None)
+        await store.put("k", b"2")
+        assert await (await self.reopen(store)).get("k") == b"2"
+
     @pytest.mark.parametrize("upload", ["nothing", "../../etc", "", "0" * 20, "a/b"])
     async def test_a_part_of_no_upload_is_not_found(self, store: ObjectStore, upload: str) -> None:
         _needs(store.capabilities.multipart)
@@ -831,6 +880,11 @@ async def head(store: ObjectStore, key: str) -> ObjectInfo:
     found = await store.head(key)
     assert found is not None
     return found
+
+
+async def uploads_of(store: ObjectStore) -> list[OpenUpload]:
+    """Return the open uploads."""
+    return [upload async for page in store.list_uploads() for upload in page]
 
 
 def without_time(info: ObjectInfo) -> tuple[str, int, ETag]:

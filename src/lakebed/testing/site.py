@@ -13,10 +13,11 @@ from lakebed.env.work import InlineWorkers, ThreadWorkers, Workers
 from lakebed.kv.drivers.postgres import PostgresKV
 from lakebed.kv.port import KVStore
 from lakebed.model.repository import GoneRepository
+from lakebed.objects.drivers.memory import MemoryBucket
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import canonical_namespace
 from lakebed.objects.open import open_store
-from lakebed.objects.port import ObjectStore
+from lakebed.objects.open_stores import OpenStores
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.wiring import Surroundings, Wired, wire
 from lakebed.staging.appending import SegmentUse
@@ -36,8 +37,8 @@ class Site:
     """One that is not opened twice in a process. Otherwise every engine connects for itself."""
     import_prefixes: tuple[str, ...] = ()
     staging_segments: SegmentUse = SegmentUse.AUTO
-    in_memory: dict[str, ObjectStore] = field(default_factory=dict)
-    """Memory stores are kept: each opening of one would be a new one."""
+    in_memory: dict[str, MemoryBucket] = field(default_factory=dict)
+    """What memory stores hold, for all engines."""
 
     @asynccontextmanager
     async def engine(
@@ -53,17 +54,20 @@ class Site:
                 stack.push_async_callback(kv.close)
             workers = ThreadWorkers(2)
             stack.callback(workers.close)
-            stores = self.in_memory if self.namespaces.startswith("mem:") else {}
-
-            async def opened(namespace: str) -> ObjectStore:
-                if namespace not in stores:
-                    stores[namespace] = open_store(
-                        namespace, self.settings, clock=clock, ids=ids, workers=workers
-                    )
-                    stack.push_async_callback(stores[namespace].close)
-                return stores[namespace]
-
             canonical = partial(canonical_namespace, data_dir=self.settings.data_dir)
+            stores = OpenStores(
+                partial(
+                    open_store,
+                    settings=self.settings,
+                    clock=clock,
+                    ids=ids,
+                    workers=workers,
+                    buckets=self.in_memory,
+                ),
+                clock=clock,
+                place_of=canonical,
+            )
+            stack.push_async_callback(stores.close)
 
             async def namespaces() -> list[str]:
                 repositories = wired.engine.repositories.scan()
@@ -80,7 +84,7 @@ class Site:
             wired = wire(
                 Surroundings(
                     kv=kv,
-                    open_store=opened,
+                    stores=stores,
                     external=external,
                     canonical_namespace=canonical,
                     cache=RangeCache(self.folder / f"cache-{ids.token()}", workers=workers),

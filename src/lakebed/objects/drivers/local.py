@@ -38,12 +38,27 @@ from lakebed.objects.local.disk import Disk, RealDisk
 from lakebed.objects.local.faults import translated
 from lakebed.objects.local.files import Files
 from lakebed.objects.local.group import GroupCommit
-from lakebed.objects.local.opening import OpenRoot, is_root, open_local_root, view_folder
+from lakebed.objects.local.opening import (
+    OpenRoot,
+    is_root,
+    open_local_root,
+    remove_empty_folders,
+    view_folder,
+)
 from lakebed.objects.local.reads import read_cached, read_whole
 from lakebed.objects.local.spool import Spool
 from lakebed.objects.local.uploads import PartSpool
 from lakebed.objects.local.walk import info_of, walk
-from lakebed.objects.port import ByteRange, Capabilities, ETag, ObjectInfo, Part, PutMode, PutWhen
+from lakebed.objects.port import (
+    ByteRange,
+    Capabilities,
+    ETag,
+    ObjectInfo,
+    OpenUpload,
+    Part,
+    PutMode,
+    PutWhen,
+)
 from lakebed.telemetry.log import get_logger
 
 P = ParamSpec("P")
@@ -64,7 +79,8 @@ class _Open:
 class LocalObjects:
     """An `ObjectStore` in the folder `root`, which the first write makes. It belongs to one event loop.
 
-    A `read_only` one is for folders of others: it leaves nothing there, ever.
+    A `read_only` one is for folders of others: it leaves nothing there, ever. When the store is removed, so are empty
+    folders above it that lie below `top`.
     """
 
     def __init__(
@@ -73,6 +89,7 @@ class LocalObjects:
         *,
         fsync: bool = True,
         read_only: bool = False,
+        top: Path | None = None,
         disk: Disk | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
@@ -80,6 +97,7 @@ class LocalObjects:
         journal_bytes_max: int = JOURNAL_BYTES_MAX,
     ) -> None:
         self._path = os.path.abspath(root)  # noqa: PTH100  a link that leads to the root stays one
+        self._top = os.path.abspath(top) if top is not None else None  # noqa: PTH100  as above
         self._fsync = fsync
         self._read_only = read_only
         self._disk = disk or RealDisk()
@@ -163,6 +181,8 @@ class LocalObjects:
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             check_key(key)
+        if await self._files() is None:
+            return  # There is no folder, and none is made to find that out.
         opened = self._opened or await self._open()
         await self._run(opened.root.changes.delete, keys)
 
@@ -228,20 +248,45 @@ class LocalObjects:
         return await self._run(opened.root.uploads.complete, key, upload, parts)
 
     async def abort_upload(self, key: str, upload: str) -> None:
+        if self._opened is None and not is_root(self._path):
+            return
         opened = self._opened or await self._open()
         await self._run(opened.root.uploads.abort, key, upload)
+
+    async def list_uploads(self) -> AsyncIterator[Sequence[OpenUpload]]:
+        if self._read_only or (self._opened is None and not is_root(self._path)):
+            return
+        opened = self._opened or await self._open()
+        if found := await self._run(opened.root.uploads.list):
+            yield found
+
+    async def remove_if_empty(self) -> bool:
+        if is_root(self._path):
+            await self._open()
+        async with self._opening:
+            opened = await self._taken()
+            if opened is not None:
+                return await self._run(self._remove, opened.root)
+            await self._run(remove_empty_folders, self._path, self._top, self._disk)
+            return True
 
     async def close(self) -> None:
         self._closed = True
         async with self._opening:
-            opened, self._opened = self._opened, None
+            opened = await self._taken()
             if opened is not None:
-                await opened.small.drain()
-                if self._rotation is not None:
-                    await asyncio.wait([self._rotation])
                 await self._run(self._close, opened.root)
         if self._own is not None:
             self._own.close()
+
+    async def _taken(self) -> _Open | None:
+        """Return what is open, with nothing under way; from here the next call opens anew. `_opening` is held."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.small.drain()
+            if self._rotation is not None:
+                await asyncio.wait([self._rotation])
+        return opened
 
     async def _files(self) -> Files | None:
         """Return what to read from. A look into a folder that is no store yet leaves nothing there."""
@@ -277,6 +322,10 @@ class LocalObjects:
     def _close(self, root: OpenRoot) -> None:
         with translated(self._path):
             root.close()
+
+    def _remove(self, root: OpenRoot) -> bool:
+        with translated(self._path):
+            return root.remove_if_empty(self._top)
 
     async def _read(self, key: str, byte_range: ByteRange | None) -> tuple[int, int, int]:
         """Return the descriptor of an object, which the caller closes, and the bytes wanted of it."""

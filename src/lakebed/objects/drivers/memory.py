@@ -24,7 +24,17 @@ from lakebed.objects.checks import (
     upload_missing,
     wrong_size,
 )
-from lakebed.objects.port import ByteRange, Capabilities, ETag, IfMatch, ObjectInfo, Part, PutMode, PutWhen
+from lakebed.objects.port import (
+    ByteRange,
+    Capabilities,
+    ETag,
+    IfMatch,
+    ObjectInfo,
+    OpenUpload,
+    Part,
+    PutMode,
+    PutWhen,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +177,14 @@ class MemoryObjects:
         found = self._bucket.uploads.get(upload)
         if found is not None and found.key == key:
             del self._bucket.uploads[upload]
+
+    async def list_uploads(self) -> AsyncIterator[Sequence[OpenUpload]]:
+        found = [OpenUpload(upload.key, name) for name, upload in self._bucket.uploads.items()]
+        if found:
+            yield found
+
+    async def remove_if_empty(self) -> bool:
+        return True
 
     async def close(self) -> None:
         return None

@@ -42,11 +42,21 @@ from lakebed.objects.checks import (
     wrong_size,
 )
 from lakebed.objects.chunks import gathered, held_back
-from lakebed.objects.port import ByteRange, Capabilities, ETag, IfMatch, ObjectInfo, Part, PutMode, PutWhen
+from lakebed.objects.port import (
+    ByteRange,
+    Capabilities,
+    ETag,
+    IfMatch,
+    ObjectInfo,
+    OpenUpload,
+    Part,
+    PutMode,
+    PutWhen,
+)
 from lakebed.objects.s3.names import whole_name
 from lakebed.objects.s3.obstore_errors import ObstoreFailure, status_of, translate
 from lakebed.objects.s3.place import S3Place
-from lakebed.objects.s3.replies import clean_etag, failure, parse_list
+from lakebed.objects.s3.replies import clean_etag, failure, parse_list, parse_uploads
 from lakebed.objects.s3.requests import S3Requests
 from lakebed.objects.s3.signing import presigned_url
 from lakebed.objects.s3.uploads import S3Uploads
@@ -279,6 +289,30 @@ class S3Objects:
 
     async def abort_upload(self, key: str, upload: str) -> None:
         await self._workers.run(self._uploads.abort, whole_name(self._place, key), upload)
+
+    async def list_uploads(self) -> AsyncIterator[Sequence[OpenUpload]]:
+        prefix = self._place.name("")
+        query = {"uploads": "", "max-uploads": "1000", "prefix": prefix}
+        while True:
+            reply = await self._workers.run(self._requests.send, "GET", query=query)
+            if reply.status != 200:
+                raise failure(reply.status, reply.body, what="listing uploads", writing=False)
+            page = await self._workers.run(parse_uploads, reply.body)
+            # A server may take the prefix for a folder, or for nothing.
+            found = [
+                replace(each, key=each.key.removeprefix(prefix))
+                for each in page.uploads
+                if each.key.startswith(prefix) and len(each.key) > len(prefix)
+            ]
+            if found:
+                yield found
+            if page.next_markers is None:
+                return
+            query["key-marker"], query["upload-id-marker"] = page.next_markers
+
+    async def remove_if_empty(self) -> bool:
+        # A bucket is made and removed by its owner; a prefix is nothing.
+        return True
 
     async def close(self) -> None:
         if self._own is not None:

@@ -162,7 +162,7 @@ class Changes:
             for item in written:
                 self._files.name(item.spot, source=self._scratch.folder, name=item.scratch)
 
-    def _key(self, key: str) -> AbstractContextManager[None]:
+    def _key(self, key: str) -> AbstractContextManager[int]:
         return self._locks.hold([key_lock(key)])
 
 

@@ -17,9 +17,9 @@ from lakebed.objects.local.names import is_file_name
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # What opening a segment says when a file, a link or a socket is in the way.
 _BLOCKED: Final = frozenset({errno.ENOTDIR, errno.ELOOP})
-# Folders of one store that stay open: those being written to and a few that are read, and no more, because a
-# process has about a thousand descriptors for all its stores.
-_KEPT_MAX: Final = 32
+# Folders of one store that stay open: those being written to and a few that are read, and no more, because the stores of
+# a process share its descriptors (`STORE_DESCRIPTORS_MAX`).
+_KEPT_MAX: Final = 16
 # A folder that is removed as often as it is made again: somebody is at war with us.
 _ATTEMPTS_MAX: Final = 100
 
@@ -78,7 +78,7 @@ class Folders:
         folder = self._root
         for segment in path.split("/"):
             try:
-                folder = _open(folder, segment)
+                folder = subfolder(folder, segment)
             except FileNotFoundError:
                 return None
             except OSError as error:
@@ -136,14 +136,14 @@ class Folders:
         folder = self._root
         for segment in path.split("/"):
             try:
-                folder = _open(folder, segment)
+                folder = subfolder(folder, segment)
             except FileNotFoundError:
                 pass
             else:
                 continue
             with suppress(FileExistsError):  # Another process was faster.
                 self._disk.make_folder(folder.fd, segment)
-            folder = _open(folder, segment)
+            folder = subfolder(folder, segment)
         return folder
 
     def _keep(self, path: str, folder: Folder) -> Folder:
@@ -167,7 +167,8 @@ def made(folders: Folders, path: str) -> Folder:
     return folder
 
 
-def _open(folder: Folder, segment: str) -> Folder:
+def subfolder(folder: Folder, segment: str) -> Folder:
+    """Return a folder directly in another."""
     if not is_file_name(segment):
         raise FileNotFoundError(errno.ENOENT, "no folder has this name", segment)
     return Folder(os.open(segment, _FLAGS, dir_fd=folder.fd))

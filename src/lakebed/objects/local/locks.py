@@ -21,6 +21,10 @@ from typing import Final
 
 _FLOCK: Final = struct.Struct("hhqqi")
 _KEY_BYTES: Final = 2**32
+LOCKS: Final = "locks"
+"""The lock file's name in the state folder."""
+# Descriptors kept for the next holder; a busy moment may need more, which are then closed.
+_FREE_MAX: Final = 4
 
 OPENING: Final = _KEY_BYTES
 """Held while a root is opened: journals of a former boot are replayed by one process."""
@@ -69,17 +73,17 @@ class Locks:
         self._free: list[int] = []
 
     @contextmanager
-    def hold(self, offsets: Iterable[int], *, shared: bool = False) -> Iterator[None]:
-        """Hold the bytes at `offsets`. Blocks: for worker threads only."""
+    def hold(self, offsets: Iterable[int], *, shared: bool = False) -> Iterator[int]:
+        """Hold the bytes at `offsets`, and yield the descriptor that does. Blocks: for worker threads only."""
         descriptor = self._take()
         kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
         try:
             for offset in sorted(set(offsets)):
                 fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _flock(kind, offset, 1))
-            yield
+            yield descriptor
         finally:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _flock(fcntl.F_UNLCK, 0, 0))
-            self._free.append(descriptor)
+            self._give_back(descriptor)
 
     def keep(self, offset: int) -> Held:
         """Share the byte."""
@@ -93,9 +97,18 @@ class Locks:
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, offset, 1))
         except BlockingIOError:
-            self._free.append(descriptor)
+            self._give_back(descriptor)
             return None
         return Held(descriptor)
+
+    def is_current(self, held: int) -> bool:
+        """Return whether the file of a descriptor is still the root's lock file: the root may have been removed."""
+        try:
+            named = os.stat(LOCKS, dir_fd=self._folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        own = os.fstat(held)
+        return (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino)
 
     def close(self) -> None:
         """Close the descriptors that nobody holds."""
@@ -110,7 +123,14 @@ class Locks:
         try:
             return self._free.pop()
         except IndexError:
-            return os.open("locks", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644, dir_fd=self._folder)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(LOCKS, flags, 0o600, dir_fd=self._folder)
+
+    def _give_back(self, descriptor: int) -> None:
+        if len(self._free) < _FREE_MAX:
+            self._free.append(descriptor)
+        else:
+            os.close(descriptor)
 
 
 def _flock(kind: int, start: int, length: int) -> bytes:

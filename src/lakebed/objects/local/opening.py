@@ -12,9 +12,21 @@ together: the last frame of each key is made true, everything is synced, and the
 they go, oldest first. A crash in between leaves the newest of them, and
 replaying those again changes nothing. Other processes may have the root open and
 rotate its journal meanwhile, so the replay holds `CHECKPOINT` and `APPEND`.
+
+A root without objects and uploads is removed by the last process that has it open:
+
+    1. hold    `OPENING`, then `USERS` alone: no process has the root open, and none opens it
+    2. look    whether there is an object or an upload: if so, nothing is removed
+    3. rotate  the journal: its frames must not come back after a power cut
+    4. remove  what is in the state folder, the lock file last, then the folders, and sync that
+
+Crash after 3 or in 4: an empty root with part of its state, which can be opened and removed again. A process that waits
+for `OPENING` meanwhile gets the lock of a file that is gone: it sees that, and begins anew with the folder.
 """
 
+import errno
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,19 +38,23 @@ from lakebed.errors import CorruptError, ErrorKind, InvalidInputError
 from lakebed.objects.local.changes import Changes
 from lakebed.objects.local.disk import Disk, Sync, UnsyncedDisk
 from lakebed.objects.local.files import Files, open_file
-from lakebed.objects.local.folders import Folder, Folders, made, open_root
+from lakebed.objects.local.folders import Folder, Folders, made, open_root, subfolder
 from lakebed.objects.local.frames import Frame, Kind
 from lakebed.objects.local.journal import Journal, NoJournal, Recorder
-from lakebed.objects.local.locks import APPEND, CHECKPOINT, OPENING, USERS, Held, Locks
+from lakebed.objects.local.locks import APPEND, CHECKPOINT, LOCKS, OPENING, USERS, Held, Locks
 from lakebed.objects.local.names import STATE
 from lakebed.objects.local.scratch import Scratch
 from lakebed.objects.local.uploads import Uploads
+from lakebed.objects.local.walk import walk
+from lakebed.objects.port import ObjectInfo
 
 VERSION: Final = 1
 """Of the layout above."""
 
 _VERSION: Final = "version"
 _JOURNAL: Final = f"{STATE}/journal"
+# Openings in a row that find the root removed by another process.
+_ATTEMPTS_MAX: Final = 100
 
 # Any time with nine different digits after the second: a file system that keeps less would give two versions one ETag.
 _PROBE_NS: Final = 1_234_567_890_123_456_789
@@ -68,6 +84,27 @@ class OpenRoot:
             alone.close()
         self.locks.close()
 
+    def remove_if_empty(self, top: str | None) -> bool:
+        """Let go of the root, and remove it if it is empty; return False if another process has it open."""
+        self.scratch.close()
+        self.user.close()
+        with self.locks.hold([OPENING]):
+            alone = self.locks.try_keep(USERS)
+            if alone is not None:
+                self.journal.rotate()
+                if not self.uploads.list() and next(_objects(self.files), None) is None:
+                    self._remove(top)
+                alone.close()
+        self.locks.close()
+        return alone is not None
+
+    def _remove(self, top: str | None) -> None:
+        state = self.files.folders.find(STATE)
+        if state is not None:
+            _remove_below(state, self.disk, spared=LOCKS)
+            self.disk.unlink(state.fd, LOCKS)
+        remove_empty_folders(self.path, top, self.disk)
+
 
 def open_local_root(
     path: str, *, disk: Disk, clock: Clock, ids: IdSource, fsync: bool, journal_bytes_max: int
@@ -79,6 +116,21 @@ def open_local_root(
         CorruptError: `NEWER_VERSION`.
         InvalidInputError: `UNSUPPORTED`: this machine or file system cannot hold a store.
     """
+    for _ in range(_ATTEMPTS_MAX):
+        # A folder is missing if another process removed the root, as empty, since it was made here.
+        with suppress(FileNotFoundError):
+            opened = _open_once(
+                path, disk=disk, clock=clock, ids=ids, fsync=fsync, journal_bytes_max=journal_bytes_max
+            )
+            if opened is not None:
+                return opened
+    raise FileNotFoundError(errno.ENOENT, "the folder is removed as often as it is made", path)
+
+
+def _open_once(
+    path: str, *, disk: Disk, clock: Clock, ids: IdSource, fsync: bool, journal_bytes_max: int
+) -> OpenRoot | None:
+    """Return the open root, or None if it was removed while this process waited for `OPENING`."""
     _make_root(Path(path), disk)
     root = open_root(path)
     folders = Folders(root, disk)
@@ -86,7 +138,9 @@ def open_local_root(
     _check_version(state)
     locks = Locks(state.fd)
     journal = Journal(made(folders, _JOURNAL), disk=disk, locks=locks, ids=ids, bytes_max=journal_bytes_max)
-    with locks.hold([OPENING]):
+    with locks.hold([OPENING]) as held:
+        if not locks.is_current(held):
+            return None
         folders.sync_up(_JOURNAL, Sync.STATE_ENTRY, Sync.STATE_ENTRY)
         user = locks.keep(USERS)
         scratch = Scratch(folders, disk=disk, ids=ids)
@@ -132,6 +186,46 @@ def view_folder(path: str, disk: Disk) -> Files | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return Files(Folders(root, disk), disk, state=None)
+
+
+def remove_empty_folders(path: str, top: str | None, disk: Disk) -> None:
+    """Remove the folder at `path`, and those below it, as far as they are empty; then those above it below `top`."""
+    try:
+        root = open_root(path)
+    except (FileNotFoundError, NotADirectoryError):
+        root = None
+    if root is not None:
+        _remove_below(root, disk, only_empty=True)
+    folder = Path(path)
+    with suppress(OSError):  # Not empty, or another was faster.
+        while True:
+            above = open_root(str(folder.parent))
+            disk.remove_folder(above.fd, folder.name)
+            disk.sync(above.fd, Sync.ROOT_ENTRY)
+            folder = folder.parent
+            if top is None or Path(top) not in folder.parents:
+                return
+
+
+def _remove_below(folder: Folder, disk: Disk, *, spared: str | None = None, only_empty: bool = False) -> None:
+    """Remove everything in a folder but the file `spared`; or only the folders that hold no file."""
+    with folder.entries() as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if is_folder:
+            below = subfolder(folder, name)
+            _remove_below(below, disk, only_empty=only_empty)
+            try:
+                disk.remove_folder(folder.fd, name)
+            except OSError:
+                if not only_empty:
+                    raise
+        elif not only_empty and name != spared:
+            disk.unlink(folder.fd, name)
+
+
+def _objects(files: Files) -> Iterator[ObjectInfo]:
+    return walk(files.folders, prefix="", start_after="")
 
 
 def _replay(journal: Journal, files: Files, scratch: Scratch, disk: Disk) -> None:

@@ -25,7 +25,7 @@ from lakebed.objects.local.files import open_file
 from lakebed.objects.local.folders import Folder, Folders, made
 from lakebed.objects.local.names import STATE
 from lakebed.objects.local.scratch import Scratch
-from lakebed.objects.port import ETag, Part, PutMode
+from lakebed.objects.port import ETag, OpenUpload, Part, PutMode
 
 _PATH: Final = f"{STATE}/uploads"
 _UPLOAD: Final = re.compile(r"[0-9a-v]{20}")
@@ -113,6 +113,13 @@ class Uploads:
         """End the upload. A missing one is no error."""
         if self._key_of(upload) == key:
             self._remove(upload)
+
+    def list(self) -> Sequence[OpenUpload]:
+        """Return the open uploads. A folder without a key is what a crash left of one, and no upload."""
+        above = self._folders.find(_PATH)
+        names = above.names() if above is not None else []
+        keys = {name: self._key_of(name) for name in names}
+        return [OpenUpload(key, name) for name, key in keys.items() if key is not None]
 
     def find(self, key: str, upload: str) -> Folder:
         """Return the folder of an upload, or raise `NotFoundError`."""

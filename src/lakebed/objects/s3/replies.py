@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from lakebed.env.clock import SECOND, Instant
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, UnavailableError
-from lakebed.objects.port import ETag, ObjectInfo, Part
+from lakebed.objects.port import ETag, ObjectInfo, OpenUpload, Part
 
 _NAMESPACE: Final = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 # The server did not get as far as doing anything.
@@ -40,6 +40,24 @@ def parse_list(body: bytes) -> ListPage:
     ]
     more = _text(root, "IsTruncated") == "true"
     return ListPage(objects, _text(root, "NextContinuationToken") if more else None)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadsPage:
+    """One page of open uploads: whole names, and the key and upload id that the next page begins after."""
+
+    uploads: Sequence[OpenUpload]
+    next_markers: tuple[str, str] | None
+
+
+def parse_uploads(body: bytes) -> UploadsPage:
+    """Return the answer to ListMultipartUploads, whose keys are plain: servers differ in how they encode them."""
+    root = _parse(body)
+    uploads = [OpenUpload(_text(item, "Key"), _text(item, "UploadId")) for item in _children(root, "Upload")]
+    markers = _text(root, "NextKeyMarker"), _text(root, "NextUploadIdMarker")
+    # A server that says it has more and not where would be asked for ever.
+    more = _text(root, "IsTruncated") == "true" and any(markers)
+    return UploadsPage(uploads, markers if more else None)
 
 
 def parse_upload_id(body: bytes) -> str:

@@ -20,6 +20,7 @@ from lakebed.objects.port import (
     ETag,
     ObjectInfo,
     ObjectStore,
+    OpenUpload,
     Part,
     PutMode,
     PutWhen,
@@ -44,9 +45,20 @@ class Operation(StrEnum):
     PUT_PART = "put_part"
     COMPLETE_UPLOAD = "complete_upload"
     ABORT_UPLOAD = "abort_upload"
+    LIST_UPLOADS = "list_uploads"
+    REMOVE_IF_EMPTY = "remove_if_empty"
 
 
-READS = frozenset({Operation.GET, Operation.STREAM, Operation.HEAD, Operation.LIST, Operation.SIGN})
+READS = frozenset(
+    {
+        Operation.GET,
+        Operation.STREAM,
+        Operation.HEAD,
+        Operation.LIST,
+        Operation.SIGN,
+        Operation.LIST_UPLOADS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +244,19 @@ class FaultyObjects:
     async def abort_upload(self, key: str, upload: str) -> None:
         call = Call(Operation.ABORT_UPLOAD, key)
         await self._meet(call, lambda: self._inner.abort_upload(key, upload))
+
+    async def list_uploads(self) -> AsyncIterator[Sequence[OpenUpload]]:
+        call = Call(Operation.LIST_UPLOADS)
+        left = await self._begin(call)
+        async for page in self._inner.list_uploads():
+            if left is not None:
+                raise _lost(call)
+            yield page
+        if left is not None:
+            raise _lost(call)
+
+    async def remove_if_empty(self) -> bool:
+        return await self._meet(Call(Operation.REMOVE_IF_EMPTY), self._inner.remove_if_empty)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -26,6 +26,7 @@ from lakebed.objects.port import (
     ETag,
     ObjectInfo,
     ObjectStore,
+    OpenUpload,
     Part,
     PutMode,
     PutWhen,
@@ -152,6 +153,14 @@ class MeteredObjects:
 
     async def abort_upload(self, key: str, upload: str) -> None:
         await self._measure("abort_upload", self._inner.abort_upload(key, upload))
+
+    async def list_uploads(self) -> AsyncIterator[Sequence[OpenUpload]]:
+        pages = aiter(self._inner.list_uploads())
+        while (page := await self._measure("list_uploads", anext(pages, None))) is not None:
+            yield page
+
+    async def remove_if_empty(self) -> bool:
+        return await self._measure("remove_if_empty", self._inner.remove_if_empty())
 
     async def close(self) -> None:
         await self._inner.close()

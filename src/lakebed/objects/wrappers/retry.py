@@ -20,6 +20,7 @@ from lakebed.objects.port import (
     ETag,
     ObjectInfo,
     ObjectStore,
+    OpenUpload,
     Part,
     PutMode,
     PutWhen,
@@ -141,6 +142,28 @@ class RetryingObjects:
 
     async def abort_upload(self, key: str, upload: str) -> None:
         await self._retry(lambda: self._inner.abort_upload(key, upload))
+
+    async def list_uploads(self) -> AsyncIterator[Sequence[OpenUpload]]:
+        failures, told = 0, set[OpenUpload]()
+        while True:
+            pages = aiter(self._inner.list_uploads())
+            while True:
+                try:
+                    page = await anext(pages, None)
+                except UnavailableError as error:
+                    # It has no order to resume it in: it begins anew, without those that were told.
+                    failures += 1
+                    await self._wait_or_raise(error, failures)
+                    break
+                if page is None:
+                    return
+                failures = 0
+                if fresh := [upload for upload in page if upload not in told]:
+                    told.update(fresh)
+                    yield fresh
+
+    async def remove_if_empty(self) -> bool:
+        return await self._retry(self._inner.remove_if_empty)
 
     async def close(self) -> None:
         await self._inner.close()

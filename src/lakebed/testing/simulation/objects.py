@@ -3,7 +3,16 @@
 from collections.abc import AsyncIterator, Sequence
 
 from lakebed.objects.drivers.memory import MemoryObjects
-from lakebed.objects.port import ByteRange, Capabilities, ETag, ObjectInfo, Part, PutMode, PutWhen
+from lakebed.objects.port import (
+    ByteRange,
+    Capabilities,
+    ETag,
+    ObjectInfo,
+    OpenUpload,
+    Part,
+    PutMode,
+    PutWhen,
+)
 from lakebed.testing.simulation.database import at_once, first_page
 from lakebed.testing.simulation.network import Network
 
@@ -101,6 +110,18 @@ class SimObjects:
     async def abort_upload(self, key: str, upload: str) -> None:
         await self._network.call(
             f"abort-upload {key}", lambda: at_once(self._inner.abort_upload(key, upload)), write=True
+        )
+
+    async def list_uploads(self) -> AsyncIterator[Sequence[OpenUpload]]:
+        page = await self._network.call(
+            "list-uploads", lambda: at_once(first_page(self._inner.list_uploads())), write=False
+        )
+        if page is not None:
+            yield page
+
+    async def remove_if_empty(self) -> bool:
+        return await self._network.call(
+            "remove-if-empty", lambda: at_once(self._inner.remove_if_empty()), write=True
         )
 
     async def close(self) -> None:

@@ -27,6 +27,7 @@ from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import normalise_namespace
+from lakebed.objects.open_stores import OpenStores
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.refs.segment_sweeper import SegmentSweeper
@@ -118,10 +119,17 @@ class SimProcess:
         if eager:
             self.limits = _EAGER_LIMITS
         self._retry = partial(RetryingObjects, clock=skewed, ids=ids) if chance.happens(0.8) else None
+        self.stores = OpenStores(
+            self._open_place,
+            clock=skewed,
+            place_of=normalise_namespace,
+            open_max=chance.pick([1, 1, 4]),
+            idle_seconds=chance.pick([1.0, 60.0]),
+        )
         wired = wire(
             Surroundings(
                 kv=kv,
-                open_store=self._open_store,
+                stores=self.stores,
                 external=ExternalAddresses(import_prefixes=(), namespaces=lambda: ()),
                 canonical_namespace=normalise_namespace,
                 cache=RangeCache(None, workers=workers),
@@ -150,7 +158,7 @@ class SimProcess:
                 meters=CompactionMeters(CollectorRegistry()),
             )
         self.kv = kv
-        self.sweeper = SegmentSweeper(kv, open_store=self._open_store, clock=skewed, ids=ids)
+        self.sweeper = SegmentSweeper(kv, open_store=self.stores.at, clock=skewed, ids=ids)
 
     async def maintain(self, interval_seconds: float) -> None:
         """Be the maintenance task of a worker."""
@@ -187,8 +195,8 @@ class SimProcess:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._loop.fail(error)
 
-    async def _open_store(self, namespace: str) -> ObjectStore:
-        bucket = self._buckets.setdefault(namespace, MemoryBucket())
+    def _open_place(self, place: str) -> ObjectStore:
+        bucket = self._buckets.setdefault(place, MemoryBucket())
         store = SimObjects(MemoryObjects(clock=self._clock, bucket=bucket), self._network)
         return store if self._retry is None else self._retry(store)
 
