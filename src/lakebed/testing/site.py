@@ -13,11 +13,11 @@ from lakebed.env.work import InlineWorkers, ThreadWorkers, Workers
 from lakebed.kv.drivers.postgres import PostgresKV
 from lakebed.kv.port import KVStore
 from lakebed.model.repository import GoneRepository
-from lakebed.objects.drivers.memory import MemoryBucket
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import canonical_namespace
 from lakebed.objects.open import open_store
 from lakebed.objects.open_stores import OpenStores
+from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.wiring import Surroundings, Wired, wire
 from lakebed.staging.appending import SegmentUse
@@ -37,8 +37,8 @@ class Site:
     """One that is not opened twice in a process. Otherwise every engine connects for itself."""
     import_prefixes: tuple[str, ...] = ()
     staging_segments: SegmentUse = SegmentUse.AUTO
-    in_memory: dict[str, MemoryBucket] = field(default_factory=dict)
-    """What memory stores hold, for all engines."""
+    in_memory: dict[str, ObjectStore] = field(default_factory=dict)
+    """The memory stores of all engines, by their namespaces; tests may put their own here."""
 
     @asynccontextmanager
     async def engine(
@@ -55,18 +55,16 @@ class Site:
             workers = ThreadWorkers(2)
             stack.callback(workers.close)
             canonical = partial(canonical_namespace, data_dir=self.settings.data_dir)
-            stores = OpenStores(
-                partial(
-                    open_store,
-                    settings=self.settings,
-                    clock=clock,
-                    ids=ids,
-                    workers=workers,
-                    buckets=self.in_memory,
-                ),
-                clock=clock,
-                place_of=canonical,
-            )
+
+            def open_place(place: str) -> ObjectStore:
+                if place in self.in_memory:
+                    return self.in_memory[place]
+                store = open_store(place, self.settings, clock=clock, ids=ids, workers=workers)
+                if place.startswith("mem:"):
+                    self.in_memory[place] = store
+                return store
+
+            stores = OpenStores(open_place, clock=clock, place_of=canonical)
             stack.push_async_callback(stores.close)
 
             async def namespaces() -> list[str]:

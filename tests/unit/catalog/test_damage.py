@@ -56,7 +56,7 @@ async def store(site: Site) -> ObjectStore:
         await lake.commit("main", a="1", b="1")
         await lake.catalog.branches.create("lake", "dev", "main")
         await lake.commit("dev", c="2", d="2", e="2")
-        return await lake.engine.store_of(lake.repo)
+    return site.in_memory["mem://lake"]
 
 
 async def keys(store: ObjectStore, folder: str) -> list[str]:

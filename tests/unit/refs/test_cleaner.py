@@ -13,6 +13,7 @@ from lakebed.model.ids import BranchName, CommitId, Nonce, StagingToken
 from lakebed.model.layers import Layer, RetiredLayer, SegmentLayer, TokenLayer
 from lakebed.model.repository import CleanupEntry, Repository, TokenCleanup
 from lakebed.model.stash import Stash, StashState
+from lakebed.objects.port import OpenUpload
 from lakebed.refs.keys import (
     CLEANUP_PARTITION,
     branch_key,
@@ -20,6 +21,7 @@ from lakebed.refs.keys import (
     stash_key,
     token_cleanup_key,
 )
+from lakebed.refs.owners import marker_key
 from tests.unit.refs.world import Call, Crash, Fault, World
 
 MAIN = BranchName("main")
@@ -298,6 +300,90 @@ async def test_data_stays_unless_it_was_to_be_deleted(world: World) -> None:
     await world.repositories.delete(again, delete_data=True)
     await world.clean()
     assert await world.objects() == ["bucket/lake/mine/readme"]
+
+
+async def test_deleting_data_aborts_the_uploads_of_the_namespace_and_of_no_other(world: World) -> None:
+    repo = await world.create_repository()
+    store = await world.open_store(repo.namespace)
+    beside = await world.open_store("mem://bucket/lake2")
+    for key in ("data/s/a", "data/s/b"):
+        await store.create_upload(key)
+    kept = await beside.create_upload("data/s/a")
+    await world.repositories.delete(repo, delete_data=True)
+
+    await world.clean()
+
+    left = [upload async for page in world.whole.list_uploads() for upload in page]
+    assert left == [OpenUpload("bucket/lake2/data/s/a", kept)]
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.REFUSED, Fault.LOST_REPLY])
+async def test_a_deletion_with_data_leaves_nothing_wherever_it_broke_off(world: World, fault: Fault) -> None:
+    for broken in range(20):
+        repo = await world.create_repository()
+        store = await world.open_store(repo.namespace)
+        await store.put("data/s/o", b"x")
+        await store.create_upload("data/s/u")
+        await world.repositories.delete(repo, delete_data=True)
+        calls: list[Call] = []
+
+        async def break_off(call: Call, calls: list[Call] = calls, broken: int = broken) -> Fault | None:
+            calls.append(call)
+            return fault if len(calls) == broken else None
+
+        world.clock.advance(GRACE_SECONDS + 1)
+        world.store_hook = break_off
+        with suppress(Crash):
+            await world.cleaner.clean_once()
+        world.restart()
+        await world.clean()
+
+        assert await world.objects() == []
+        assert [page async for page in world.whole.list_uploads()] == []
+        assert await world.partitions() <= {"lakebed"}
+        if broken and len(calls) < broken:
+            return
+    raise AssertionError("the last call was not reached")
+
+
+async def test_an_entry_stays_while_another_process_has_the_store_open(world: World) -> None:
+    repo = await world.create_repository()
+    await world.repositories.delete(repo, delete_data=True)
+    world.clock.advance(GRACE_SECONDS + 1)
+
+    async def in_use(call: Call) -> Fault | None:
+        # As the port says it: another process uses the store.
+        return Fault.REFUSED if call.method == "remove" else None
+
+    world.store_hook = in_use
+    assert (await world.cleaner.clean_once()).repositories == 0
+    world.store_hook = None
+    assert (await world.cleaner.clean_once()).repositories == 1
+
+
+async def test_uploads_of_the_next_owner_are_not_aborted(world: World) -> None:
+    repo = await world.create_repository()
+    await world.repositories.delete(repo, delete_data=True)
+    world.clock.advance(GRACE_SECONDS + 1)
+    taken: list[str] = []
+
+    async def taken_over(call: Call) -> Fault | None:
+        if call.method == "delete" and not taken:
+            await call.action()
+            store = await world.open_store(repo.namespace)
+            if await store.head(marker_key(repo.uid)) is None:
+                taken.append("now")
+                await store.create_upload("data/s/new")
+                return Fault.REFUSED
+        return None
+
+    world.store_hook = taken_over
+    await world.cleaner.clean_once()
+    world.store_hook = None
+    await world.cleaner.clean_once()
+
+    left = [upload.key async for page in world.whole.list_uploads() for upload in page]
+    assert (taken, left) == (["now"], ["bucket/lake/data/s/new"])
 
 
 async def test_rows_can_no_longer_be_staged_once_the_tokens_are_dropped() -> None:

@@ -16,7 +16,7 @@ from lakebed.model.commits import Commit
 from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId, Nonce, RepoName, RepoUid
 from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryObjects
-from lakebed.objects.port import ETag, ObjectInfo
+from lakebed.objects.port import ETag, ObjectInfo, OpenUpload
 from lakebed.refs.automatic_dumps import AutomaticDumps
 from lakebed.refs.branches import Branches
 from lakebed.refs.cleaner import Cleaner
@@ -217,6 +217,32 @@ class FolderStore:
     async def delete(self, keys: Sequence[str]) -> None:
         full = [self.folder + key for key in keys]
         await perform("delete", self.folder, b"", self.hook, lambda: self.whole.delete(full))
+
+    async def create_upload(self, key: str) -> str:
+        return await self.whole.create_upload(self.folder + key)
+
+    async def abort_upload(self, key: str, upload: str) -> None:
+        await perform(
+            "abort_upload",
+            self.folder,
+            key.encode(),
+            self.hook,
+            lambda: self.whole.abort_upload(self.folder + key, upload),
+        )
+
+    async def list_uploads(self) -> AsyncIterator[Sequence[OpenUpload]]:
+        async for uploads in self.whole.list_uploads():
+            yield [
+                OpenUpload(each.key.removeprefix(self.folder), each.upload)
+                for each in uploads
+                if each.key.startswith(self.folder)
+            ]
+
+    async def remove_if_empty(self) -> bool:
+        return bool(await perform("remove", self.folder, b"", self.hook, self._removed))
+
+    async def _removed(self) -> bool:
+        return True
 
 
 class World:

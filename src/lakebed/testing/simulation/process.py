@@ -65,6 +65,8 @@ _USUAL_LIMITS = CompactionLimits(
 _OTHER_LIMITS = replace(
     _USUAL_LIMITS, fold_layers=3, fold_layers_max=6, l2_layers=2, seal_rows=6, failures_max=1, jobs_max=2
 )
+# One, so that a second repository closes the store of the first.
+_STORES_OPEN_MAX = 1
 # Small, so that a handful of paths already makes a tree of several ranges.
 _CUT_RULE = CutRule(entries_expected=3, entries_max=6)
 # How many jobs kill the helper process that does them.
@@ -123,8 +125,7 @@ class SimProcess:
             self._open_place,
             clock=skewed,
             place_of=normalise_namespace,
-            open_max=chance.pick([1, 1, 4]),
-            idle_seconds=chance.pick([1.0, 60.0]),
+            open_max=_STORES_OPEN_MAX,
         )
         wired = wire(
             Surroundings(
