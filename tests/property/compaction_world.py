@@ -291,6 +291,9 @@ class World:
         assert attempt.output is not None
         before, spec, token = self.branch, attempt.job.spec, attempt.job.token
         shown, may_commit = self.read(before), self._commit_may_finish()
+        if spec.is_probe:
+            self._end(attempt, Status.DONE)
+            return
         try:
             new = install(before, spec, attempt.output, token=token, now=self.now)
         except RefusedError as error:
@@ -340,7 +343,9 @@ class World:
         for reader in self.readers:
             assert self.read(reader.seen) == reader.view, "D4, D6: a reader sees one record, whole"
         live = [job for job in self.schedule.jobs if job.state is not JobState.PARKED]
-        sources = [(j.spec.incarnation, s) for j in self.schedule.jobs for s in j.spec.sources]
+        sources = [
+            (j.spec.incarnation, s) for j in self.schedule.jobs for s in (*j.spec.sources, *j.suspects)
+        ]
         assert len(sources) == len({*sources}), "J4: a layer is in one job at most"
         running = [(j.spec.incarnation, j.spec.kind) for j in live if j.state is JobState.RUNNING]
         assert len(running) == len({*running}), "one owner of a slot at a time"

@@ -80,7 +80,8 @@ class JobRunner:
         finally:
             # The next job may come in a day.
             self._let_go()
-        return replace(made, fresh=tuple(layer for layer in run if level_of(layer) == 0))
+        fresh = () if job.spec.is_probe else tuple(layer for layer in run if level_of(layer) == 0)
+        return replace(made, fresh=fresh)
 
     async def _wanted(self, repo: Repository, job: Job) -> Branch:
         """Return the branch as it is, if the result of the job could be installed now."""
@@ -131,6 +132,8 @@ class JobRunner:
             era=era_at(await self._parts.kv.now()),
             token=job.token,
         )
+        if job.spec.is_probe:
+            return Made(output=folded.output, rows=0, bytes_read=tables[0].nbytes, bytes_written=0)
         layer = folded.output.layer
         if layer is not None:
             await (await self._store_of(repo)).put(segment_key(layer.id), folded.data)

@@ -23,6 +23,8 @@ from lakebed.model.layers import Layer, SegmentLayer
 
 # A fold of what is quiet takes any level; no branch has layers of as many.
 _ANY_LEVEL = 64
+# A fold of one layer makes nothing new.
+_FOLD_LAYERS_MIN = 2
 
 
 def plan(
@@ -70,13 +72,13 @@ def _plan_fold(
             chosen = _within(
                 run[: limits.fold_layers_max], limits.fold_rows_max, limits.fold_bytes_max, loads
             )
-            if len(chosen) >= limits.fold_layers:
+            if len(chosen) >= max(limits.fold_layers, _FOLD_LAYERS_MIN):
                 return _spec(branch, JobKind.FOLD, chosen, f"{len(chosen)} layers of level {level}")
     if not is_quiet(branch, limits.fold_quiet_seconds, now):
         return None
     for run in _runs(branch, _ANY_LEVEL, busy=busy, now=now):
         chosen = _within(run[: limits.fold_layers_max], limits.fold_rows_max, limits.fold_bytes_max, loads)
-        if len(chosen) > 1:
+        if len(chosen) >= _FOLD_LAYERS_MIN:
             return _spec(branch, JobKind.FOLD, chosen, f"{len(chosen)} layers of a quiet branch")
     return None
 

@@ -1,11 +1,17 @@
 """One poll of a worker: reports in, assignments out. Pure and read-only.
 
     1. reports    by job and token; one with another token than the job's changes nothing
-    2. leases     a job whose lease ran out goes back to the queue, with a failure; too many halve its run, so that
-                  one poisonous layer ends up alone, and park it there
+    2. leases     a job whose lease ran out goes back to the queue, with a failure; after too many its run is searched
+                  for the layer that fails, which is parked
     3. assign     lower levels first, then fewer failures, then who waits longest; each gets a token of its own
     4. plan       as many new jobs as the worker has free places, and assign them to what places are left;
                   a full queue makes room by letting parked jobs go
+
+The search halves a run. Its older half is tried first, once. If that fails, it is halved in turn. If it is done, the newer
+half is suspect and is tried next, once. A layer that fails alone is parked, and the layers around it are merged. So a run
+that keeps failing parks a layer after `failures_max` + 1 failures and one or two tries for each halving.
+A fold of one layer is a probe: it reads the layer and installs nothing. If the last suspect passes its probe, its
+neighbours fail only together with it: it is held, so that the same run is not tried again before `held_seconds`.
 
 Of one kind nobody overtakes: what was queued is assigned before anything is planned. A failure
 report is a hint: a job that kills its worker sends none, so what counts in the end is the lease.
@@ -24,7 +30,7 @@ from lakebed.compaction.load import Loads
 from lakebed.compaction.planner import plan
 from lakebed.compaction.update import PlanUpdate
 from lakebed.env.clock import Instant, after
-from lakebed.model.branch import BranchRecord, DeletedBranch
+from lakebed.model.branch import Branch, BranchRecord, DeletedBranch
 from lakebed.model.compaction import Held, Job, JobKind, JobState, Schedule, Source, Spec
 from lakebed.model.ids import BranchName, Nonce
 
@@ -129,6 +135,7 @@ class _Draft:
                 del self._jobs[job.id]
                 self._flushed += report.flushed_bytes
                 self._written += report.written_bytes
+                self._suspect(job)
             case Status.FAILED:
                 if job.state is JobState.RUNNING:
                     self._fail(job, report.error)
@@ -232,7 +239,7 @@ class _Draft:
         """Return the sources of each branch that no new job may touch."""
         busy: dict[Nonce, set[Source]] = {}
         for job in self._jobs.values():
-            busy.setdefault(job.spec.incarnation, set()).update(job.spec.sources)
+            busy.setdefault(job.spec.incarnation, set()).update(job.spec.sources, job.suspects)
         for held in self._held:
             busy.setdefault(held.incarnation, set()).add(held.source)
         return busy
@@ -246,12 +253,16 @@ class _Draft:
             return False
         gone = min(parked, key=lambda job: job.number)
         del self._jobs[gone.id]
+        self._hold(gone)
+        return True
+
+    def _hold(self, gone: Job) -> None:
+        """Let no job touch the layers of a job that is gone, for a while."""
         until = after(self._now, self._limits.held_seconds)
         self._held += [
             Held(incarnation=gone.spec.incarnation, source=source, until=until)
             for source in gone.spec.sources
         ]
-        return True
 
     def _assign(self, job: Job) -> None:
         spec = job.spec
@@ -290,10 +301,38 @@ class _Draft:
         """Return the older half of a run, for one more try, or a run of one layer parked."""
         count = len(job.spec.sources)
         if count == 1:
-            return replace(job, state=JobState.PARKED)
+            return replace(job, state=JobState.PARKED, suspects=())
+        older = count // 2
         half = replace(
-            job.spec,
-            sources=job.spec.sources[-(count // 2) :],
-            reason=f"half of what failed: {job.spec.reason}",
+            job.spec, sources=job.spec.sources[-older:], reason=f"half of what failed: {job.spec.reason}"
         )
-        return replace(job, spec=half, failures=self._limits.failures_max, silences=0, token=0)
+        return replace(
+            job,
+            spec=half,
+            failures=self._limits.failures_max,
+            silences=0,
+            token=0,
+            suspects=job.spec.sources[:-older],
+        )
+
+    def _suspect(self, done: Job) -> None:
+        """Go on with the newer half of a run whose older half is done: a layer of it fails."""
+        if done.spec.is_probe and not done.suspects:
+            self._hold(done)
+        record = self._facts.branches.get(done.spec.branch)
+        if not done.suspects or not isinstance(record, Branch):
+            return
+        # The tree below may be another by now, made of the older half.
+        spec = replace(done.spec, sources=done.suspects, compacted=record.compacted)
+        refusal = spec_refusal(record, spec, now=self._now)
+        if refusal is not None and refusal.is_over:
+            return
+        job = Job(
+            spec=spec,
+            number=self._next_number,
+            added_at=self._now,
+            failures=self._limits.failures_max,
+            error=done.error,
+        )
+        self._next_number += 1
+        self._jobs[job.id] = job

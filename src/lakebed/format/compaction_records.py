@@ -5,7 +5,7 @@ version for it: the document is then refused with the remedy, and the older proc
 compaction to the newer ones.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from lakebed.env.clock import Instant
 from lakebed.format.codec import Codec, Stored
@@ -41,6 +41,10 @@ class _Job(Stored):
     error: str
 
 
+class _HalvedJob(_Job):
+    suspects: tuple[_Source, ...] = ()
+
+
 class _Held(Stored):
     incarnation: Nonce
     source: _Source
@@ -52,7 +56,7 @@ class _Schedule(Stored):
     epoch: int
     last_token: int
     now: Instant
-    jobs: tuple[_Job, ...]
+    jobs: tuple[_HalvedJob, ...]
     held: tuple[_Held, ...]
     next_number: int
     paused: bool
@@ -127,9 +131,10 @@ def decode_lease(data: bytes) -> Lease:
     return Lease(job=s.job, token=s.token, worker=s.worker, renewed_at=s.renewed_at)
 
 
-def _store_job(job: Job) -> _Job:
+def _store_job(job: Job) -> Any:
+    """Return a job as it is stored: without suspects if there are none, as older versions wrote it."""
     spec = job.spec
-    return _Job(
+    fields = (
         _Spec(
             spec.branch,
             spec.incarnation,
@@ -149,9 +154,12 @@ def _store_job(job: Job) -> _Job:
         job.lease_expires_at,
         job.error,
     )
+    if not job.suspects:
+        return _Job(*fields)
+    return _HalvedJob(*fields, tuple(_Source(s.seq, s.name) for s in job.suspects))
 
 
-def _load_job(s: _Job) -> Job:
+def _load_job(s: _HalvedJob) -> Job:
     return Job(
         spec=Spec(
             branch=s.spec.branch,
@@ -171,4 +179,5 @@ def _load_job(s: _Job) -> Job:
         worker=s.worker,
         lease_expires_at=s.lease_expires_at,
         error=s.error,
+        suspects=tuple(Source(source.seq, source.name) for source in s.suspects),
     )

@@ -68,6 +68,11 @@ class Spec:
     """Why it was planned, for people."""
 
     @property
+    def is_probe(self) -> bool:
+        """Whether the job only finds out if its layer can be read: a fold of one layer makes nothing new."""
+        return self.kind is JobKind.FOLD and len(self.sources) == 1
+
+    @property
     def id(self) -> str:
         """The job's name: 20 hex digits over everything but the reason."""
         facts = (
@@ -86,7 +91,8 @@ class Job:
 
     `number` is its place in the queue. `token` is that of the last assignment, 0 before
     the first; a report that carries another changes nothing. `silences` counts
-    assignments that nobody ever began, as far as heartbeats tell.
+    assignments that nobody ever began, as far as heartbeats tell. `suspects` are the newer
+    part of a run that failed: if this job, its older part, can be done, a layer that fails is among them.
     """
 
     spec: Spec
@@ -99,6 +105,7 @@ class Job:
     worker: str = ""
     lease_expires_at: Instant = Instant(0)
     error: str = ""
+    suspects: tuple[Source, ...] = ()
 
     @property
     def id(self) -> str:

@@ -4,6 +4,7 @@ What needs more than records (13 and 14: repositories and merges; the pins of 23
 Every step checks that the branch shows what was acknowledged and that nothing referenced is gone.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from lakebed.compaction.update import apply, next_epoch
 from lakebed.env.clock import after
 from lakebed.errors import ConflictError
 from lakebed.limits import GRACE_SECONDS
-from lakebed.model.compaction import JobKind, JobState
+from lakebed.model.compaction import JobKind, JobState, source_of
 
 STEPS = ("claim", "work", "install")
 
@@ -256,6 +257,56 @@ def test_18_and_19_a_poisonous_layer_ends_up_alone_and_parked_and_the_branch_goe
     world.finish_commit()
     world.check()
     assert world.committed == world.view
+
+
+def search(world: World, fails: Callable[[Attempt], bool], *, minutes: int = 120) -> list[float]:
+    """Let a worker poll and work, twice a minute; return the minutes in which an attempt failed."""
+    failed = []
+    for half_minute in range(2 * minutes):
+        world.poll("w1", free=2)
+        for attempt in list(world.attempts):
+            if fails(attempt):
+                failed.append(half_minute / 2)
+                advance(world, attempt, "claim", "fail")
+            else:
+                advance(world, attempt, *STEPS)
+        pass_time(world, 30)
+    return failed
+
+
+@pytest.mark.parametrize(
+    ("layers", "place"), [(layers, place) for layers in (3, 4, 5, 10) for place in range(layers)]
+)
+def test_18_a_poisonous_layer_is_found_wherever_it_lies_and_the_others_are_merged(layers, place):
+    world = World()
+    for number in range(layers):
+        world.write({"abcdefghij"[number]: f"v{number}"}, as_segment=False)
+    poison = source_of(world.branch.sealed[place])
+
+    failed = search(world, lambda attempt: poison in attempt.job.spec.sources)
+
+    (parked,) = world.schedule.jobs
+    assert (parked.state, parked.spec.sources) == (JobState.PARKED, (poison,))
+    above = len([layer for layer in world.branch.sealed if layer.seq > poison.seq])
+    below = len([layer for layer in world.branch.sealed if layer.seq < poison.seq])
+    assert (above <= 2, below) == (True, 0), "what is older is in the tree, what is newer is merged"
+    # Every failure is one of the first run, or of a halving: of the fold, and of the tree.
+    assert len(failed) <= 2 * (LIMITS.failures_max + 1 + 4)
+    assert max(failed) < 30, "it is tried no more"
+
+
+def test_18_layers_that_fail_only_together_are_left_alone_for_a_while():
+    world = World()
+    for number in range(3):
+        world.write({"abc"[number]: f"v{number}"}, as_segment=False)
+    pair = {source_of(layer) for layer in world.branch.sealed[:2]}
+
+    failed = search(world, lambda attempt: pair <= set(attempt.job.spec.sources), minutes=10)
+
+    # Held for a minute here, for an hour outside.
+    tries = LIMITS.failures_max + 1 + 2
+    assert len(failed) <= 10 * tries
+    assert not [job for job in world.schedule.jobs if job.state is JobState.PARKED]
 
 
 def test_21_an_hour_without_workers_is_caught_up_with_a_bounded_queue():

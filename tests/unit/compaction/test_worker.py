@@ -5,15 +5,27 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from tests.unit.compaction.shell import LIMITS, Shell, open_shell, settle
+from prometheus_client import CollectorRegistry
+from tests.unit.compaction.shell import LIMITS, MAIN, Shell, open_shell, settle
 from tests.unit.compaction.test_service import staged
 
+from lakebed.committed.segments import SegmentFiles
 from lakebed.compaction.jobs import JobRunner, Made
+from lakebed.compaction.limits import CompactionLimits
+from lakebed.compaction.meters import CompactionMeters
+from lakebed.compaction.worker import CompactionWorker
+from lakebed.env.clock import Instant
+from lakebed.env.ids import SeededIds
 from lakebed.errors import CorruptError, ErrorKind, UnavailableError
+from lakebed.format.blocks import change_block
 from lakebed.kv.wrappers.faults import Call, Fault, LostRequest, Operation
-from lakebed.model.compaction import Job, JobState, Schedule
-from lakebed.model.ids import BranchName
+from lakebed.model.compaction import Job, JobKind, JobState, Schedule, source_of
+from lakebed.model.entries import Entry
+from lakebed.model.ids import BranchName, Path
+from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
+from lakebed.model.segments import segment_key
+from lakebed.objects.port import PutMode
 from lakebed.staging.record import seal
 
 
@@ -254,3 +266,59 @@ async def test_a_place_that_becomes_free_during_a_poll_is_filled_at_once(
     assert ends[2] == ends[1]
     worker.stop()
     await asyncio.wait_for(running, 5)
+
+
+@pytest.mark.parametrize("place", [0, 4, 9])
+async def test_a_damaged_segment_among_others_is_found_parked_and_shown(
+    place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker of a branch with ten segments, of which one cannot be read, comes to rest."""
+
+    async def keep_nothing(*_args: object) -> None:
+        """Whoever reads reads the file."""
+
+    monkeypatch.setattr(SegmentFiles, "_keep", keep_nothing)
+    async with open_shell(limits=replace(CompactionLimits(), l2_layers=20)) as shell:
+        for number in range(10):
+            entry = Entry(path=Path(f"p{number}"), address="a", checksum="c", size_bytes=1, mtime=Instant(1))
+            await shell.wired.engine.parts.staging.hand_in(
+                shell.repo, MAIN, change_block([entry]), call=f"call {number}"
+            )
+        damaged = (await shell.branch()).sealed[place]
+        assert isinstance(damaged, SegmentLayer)
+        await (await shell.wired.engine.store_of(shell.repo)).put(
+            segment_key(damaged.id), b"damaged", when=PutMode.OVERWRITE
+        )
+        registry = CollectorRegistry()
+        worker = CompactionWorker(
+            shell.another_service(),
+            shell.runner,
+            places=2,
+            clock=shell.clock,
+            ids=SeededIds(1),
+            meters=CompactionMeters(registry),
+        )
+        running = asyncio.create_task(worker.run())
+
+        failed: list[float] = []
+        for _ in range(20):
+            await shell.clock.advance(30)
+            failed.append(_failed(registry))
+        worker.stop()
+        await running
+
+        (parked,) = (await shell.schedule()).jobs
+        assert (parked.state, parked.spec.sources) == (JobState.PARKED, (source_of(damaged),))
+        assert parked.error
+        assert registry.get_sample_value("lakebed_compaction_parked") == 1
+        assert failed[-1] == failed[-10], "nothing is tried any more"
+        assert failed[-1] <= 2 * (LIMITS.failures_max + 8)
+        assert len((await shell.branch()).sealed) <= 3, "the layers around it are merged"
+
+
+def _failed(registry: CollectorRegistry) -> float:
+    kinds = [
+        registry.get_sample_value("lakebed_compaction_jobs_total", {"kind": kind, "outcome": "failed"})
+        for kind in JobKind
+    ]
+    return sum(count or 0.0 for count in kinds)

@@ -69,6 +69,20 @@ VALUES: dict[str, tuple[Any, Any]] = {
             written_bytes=9,
         ),
     ),
+    "schedule-halved": (
+        SCHEDULE,
+        Schedule(
+            jobs=(
+                Job(
+                    spec=FOLD,
+                    number=4,
+                    added_at=Instant(6),
+                    failures=3,
+                    suspects=(Source(9, "y"), Source(8, "x")),
+                ),
+            ),
+        ),
+    ),
     "lease": (LEASE, Lease(job=SPEC.id, token=1 << 41, worker="w1", renewed_at=Instant(8))),
 }
 
