@@ -13,7 +13,7 @@ import pytest
 
 from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.catalog.part_uploads import PartUploads
-from lakebed.compaction import fold, install
+from lakebed.compaction import fold, install, scheduler
 from lakebed.env.work import ProcessWorkers
 from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.format.merge import newest_wins
@@ -169,6 +169,10 @@ def uploads_staged_without_a_claim(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartUploads, "_swapped", leave)
 
 
+def only_older_halves_tried(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(scheduler._Draft, "_suspect", lambda _self, _done: None)
+
+
 def broken_pools_kept(patch: pytest.MonkeyPatch) -> None:
     """A pool of helper processes that broke is used for ever."""
 
@@ -202,6 +206,7 @@ def broken_pools_kept(patch: pytest.MonkeyPatch) -> None:
         (links_staged_before_they_are_claimed, "gc-repeats"),
         (uploads_staged_without_a_claim, "gc-repeats"),
         (broken_pools_kept, "handed-in"),
+        (only_older_halves_tried, "compaction-spoilt"),
     ],
 )
 def test_a_planted_bug_is_found(

@@ -27,6 +27,7 @@ COUNTS = {
     "compaction-races": 3,
     "compaction-faults": 3,
     "compaction-damage": 3,
+    "compaction-spoilt": 2,
     "compaction-rest": 2,
     "compaction-restore": 3,
     "compaction-crowd": 3,

@@ -1,7 +1,8 @@
 """`SimProcess`: one server process, wired as the real one is, over a network and a clock of the simulation."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import replace
 from enum import StrEnum
@@ -43,6 +44,7 @@ from lakebed.testing.simulation.kv import SimKV
 from lakebed.testing.simulation.loop import OWNER, PART, SimLoop
 from lakebed.testing.simulation.network import Network
 from lakebed.testing.simulation.objects import SimObjects
+from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.watch import attempt_part
 from lakebed.versioning.parts import Parts
 
@@ -71,8 +73,20 @@ _STORES_OPEN_MAX = 1
 _CUT_RULE = CutRule(entries_expected=3, entries_max=6)
 # How many jobs kill the helper process that does them.
 _HELPER_DEATHS = 0.15
+# More often than a search for the one layer that fails needs it, in folds and in trees, by the limits of any process.
+_TASTES_MAX = 60
 # Every layer goes into the tree, at once.
-_EAGER_LIMITS = replace(_USUAL_LIMITS, fold_layers=100, fold_quiet_seconds=1000.0, l2_layers=1, seal_rows=1)
+EAGER_LIMITS = replace(_USUAL_LIMITS, fold_layers=100, fold_quiet_seconds=1000.0, l2_layers=1, seal_rows=1)
+# Layers are folded for long before they go into the tree.
+FOLDING_LIMITS = replace(
+    _USUAL_LIMITS,
+    fold_layers=4,
+    fold_layers_max=6,
+    l2_layers=1000,
+    l2_entries=1000,
+    l2_tombstones=1000,
+    l2_quiet_seconds=120.0,
+)
 
 
 class Toxin(StrEnum):
@@ -99,9 +113,10 @@ class SimProcess:
         clock: SimClock,
         die: Callable[["SimProcess"], None],
         toxins: Mapping[str, Toxin],
+        tasted: Counter[str],
         segments: bool = False,
         compaction: bool = False,
-        eager: bool = False,
+        limits: CompactionLimits | None = None,
     ) -> None:
         self.name = name
         self.owner = loop.own(name)
@@ -118,8 +133,8 @@ class SimProcess:
         self.skew_seconds = chance.between(-3600, 3600)
         skewed = self._own_clock = SimClock(loop, skew_seconds=self.skew_seconds)
         self.limits = _USUAL_LIMITS if chance.happens(0.7) else _OTHER_LIMITS
-        if eager:
-            self.limits = _EAGER_LIMITS
+        if limits is not None:
+            self.limits = limits
         self._retry = partial(RetryingObjects, clock=skewed, ids=ids) if chance.happens(0.8) else None
         self.stores = OpenStores(
             self._open_place,
@@ -152,7 +167,14 @@ class SimProcess:
         if compaction:
             self.compactor = CompactionWorker(
                 wired.engine.compaction,
-                _Runner(wired.engine.parts, wired.engine.store_of, toxins, partial(die, self)),
+                _Runner(
+                    wired.engine.parts,
+                    wired.engine.store_of,
+                    toxins,
+                    tasted,
+                    die=partial(die, self),
+                    fail=loop.fail,
+                ),
                 places=2,
                 clock=skewed,
                 ids=ids,
@@ -210,16 +232,22 @@ class _Runner(JobRunner):
         parts: Parts,
         store_of: Callable[[Repository], Awaitable[ObjectStore]],
         toxins: Mapping[str, Toxin],
+        tasted: Counter[str],
+        *,
         die: Callable[[], None],
+        fail: Callable[[BaseException], None],
     ) -> None:
         # A process of the simulation does everything: what one job has read others may read.
         super().__init__(parts, store_of, let_go=lambda: None)
         self._toxins = toxins
+        self._tasted = tasted
         self._die = die
+        self._fail = fail
 
     async def run(self, repo: Repository, job: Job) -> Made:
         PART.set(attempt_part(job.spec.incarnation, job.token))
         made = await super().run(repo, job)
+        self._taste(source.name for source in job.spec.sources)
         toxins = {self._toxins.get(source.name) for source in job.spec.sources}
         if Toxin.DEADLY in toxins:
             self._die()
@@ -227,3 +255,12 @@ class _Runner(JobRunner):
         if Toxin.DAMAGED in toxins:
             raise CorruptError(ErrorKind.FILE_MISSING, f"a source of job {job.id} cannot be read")
         return made
+
+    def _taste(self, names: Iterable[str]) -> None:
+        """A layer that nobody can read is found out, and then left alone."""
+        for name in names:
+            if name in self._toxins:
+                self._tasted[name] += 1
+                if self._tasted[name] > _TASTES_MAX:
+                    # An attempt that raises has only failed once more.
+                    self._fail(LawBrokenError(f"{name} cannot be read, and is tried {_TASTES_MAX} times"))

@@ -28,7 +28,7 @@ def play(scenario: str, seed: int, *, trace: list[str] | None = None) -> Played:
         fences=plot.fences,
         segments=plot.segments,
         compaction=plot.compaction,
-        eager=plot.eager,
+        limits=plot.limits,
         keep_trace=trace is not None,
     )
     try:

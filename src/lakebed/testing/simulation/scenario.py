@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from lakebed.compaction.limits import CompactionLimits
 from lakebed.testing.simulation.world import World
 
 
@@ -18,5 +19,5 @@ class Scenario:
     """Whether most processes stage by segment."""
     compaction: bool = False
     """Whether every process has a compactor."""
-    eager: bool = False
-    """Whether a single layer is worth a tree."""
+    limits: CompactionLimits | None = None
+    """Those of all compactors; None: usual ones, small and different from process to process."""

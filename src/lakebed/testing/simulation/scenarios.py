@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from lakebed.compaction.limits import CompactionLimits
 from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS, PIN_SECONDS
 from lakebed.testing.simulation.gc_scenarios import GC_SCENARIOS
 from lakebed.testing.simulation.head_race_play import play_head_race
 from lakebed.testing.simulation.lake_play import play_lake
 from lakebed.testing.simulation.network import Weather
+from lakebed.testing.simulation.process import EAGER_LIMITS, FOLDING_LIMITS
 from lakebed.testing.simulation.ref_play import play_refs
 from lakebed.testing.simulation.repository_play import play_repositories
 from lakebed.testing.simulation.scenario import Scenario
@@ -23,7 +25,7 @@ def _lake(
     *reaches: str,
     segments: bool = False,
     compaction: bool = False,
-    eager: bool = False,
+    limits: CompactionLimits | None = None,
     branches: tuple[str, ...] = ("main", "dev"),
     conditional: float = 0.35,
     tidy: float = 0.6,
@@ -37,7 +39,7 @@ def _lake(
         conditional=conditional,
         tidy=tidy,
     )
-    return Scenario(play=play, reaches=reaches, segments=segments, compaction=compaction, eager=eager)
+    return Scenario(play=play, reaches=reaches, segments=segments, compaction=compaction, limits=limits)
 
 
 # Workers stand still with their output stored and not installed, while others go on.
@@ -321,6 +323,18 @@ SCENARIOS: Mapping[str, Scenario] = {
         commit=0.3,
         reset_branch=0.1,
     ),
+    "compaction-spoilt": _lake(
+        Conditions(clients=6, calls=15, patience=5.0, kills=0.2, pauses=0.2, ambushes=0, spoils=True),
+        "fold installed",
+        "layer spoilt",
+        segments=True,
+        compaction=True,
+        limits=FOLDING_LIMITS,
+        write=14,
+        delete=3,
+        stat=3,
+        list=1,
+    ),
     "compaction-rest": _lake(
         Conditions(clients=8, calls=30, patience=10.0, rests=True),
         "fold installed",
@@ -435,7 +449,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         "tree installed",
         segments=True,
         compaction=True,
-        eager=True,
+        limits=EAGER_LIMITS,
         branches=("main",),
         conditional=0.0,
         write=10,
@@ -457,7 +471,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         reaches=("tree installed", "head moved by hard_reset", "head moved under new layers"),
         segments=True,
         compaction=True,
-        eager=True,
+        limits=EAGER_LIMITS,
     ),
     "compaction-resets": _lake(
         _PAUSED_WORKERS,
@@ -475,7 +489,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         "tree installed",
         segments=True,
         compaction=True,
-        eager=True,
+        limits=EAGER_LIMITS,
         write=10,
         delete=2,
         commit=4,

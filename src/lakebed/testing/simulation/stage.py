@@ -21,6 +21,8 @@ Act = Callable[[SimProcess, Chance], Awaitable[object]]
 
 # An hour, in which nobody compacts anything.
 _REST_SECONDS = 3600.0
+# Long enough for a search that never ends to try a layer hundreds of times.
+_SPOILED_SECONDS = 1200.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ class Conditions:
     """How many of them kill."""
     damages: bool = False
     """Whether there is an outage after which the file of a segment is damaged, until it is made whole again."""
+    spoils: bool = False
+    """Whether a layer can never be read, and workers have a long time to find that out."""
     forgets: float = 0.0
     """How often the job documents are lost, in a minute."""
     restores: bool = False
@@ -164,6 +168,7 @@ class Stage:
                 (self._rest, self._conditions.rests),
                 (self._restore, self._conditions.restores),
                 (self._damage, self._conditions.damages),
+                (self._spoil, self._conditions.spoils),
             )
             if wanted
         ]
@@ -274,6 +279,23 @@ class Stage:
                 repair()
                 return
             await world.sleep(1.0)
+
+    async def _spoil(self) -> None:
+        """Let the newest of several layers be one that no worker can read, and let the workers be with it for a while."""
+        world = self._world
+        while self._left:
+            records = [
+                r for repo in world.truth.live_repositories() for r in world.truth.branches(repo.partition)
+            ]
+            found = [r.sealed[0] for r in records if isinstance(r, Branch) and len(r.sealed) > 1]
+            if found:
+                name = layer_name(self._chance.fork("spoil").pick(found))
+                world.trace.note(f"{name} is {Toxin.DAMAGED}")
+                world.toxins[name] = Toxin.DAMAGED
+                await world.sleep(_SPOILED_SECONDS)
+                world.met["layer spoilt"] += world.tasted[name] > 0
+                return
+            await world.sleep(0.1)
 
     async def _restore(self) -> None:
         """Put the database back by some minutes, with a worker on another machine that nobody has told."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakebed.compaction.keys import SCHEDULE_KEY
+from lakebed.compaction.limits import CompactionLimits
 from lakebed.compaction.update import next_epoch
 from lakebed.format.compaction_records import decode_schedule, encode_schedule
 from lakebed.format.segments import decode_footer
@@ -45,7 +46,7 @@ class World:
         fences: bool = True,
         segments: bool = False,
         compaction: bool = False,
-        eager: bool = False,
+        limits: CompactionLimits | None = None,
         keep_trace: bool = False,
     ) -> None:
         self.chance = Chance(seed)
@@ -74,9 +75,11 @@ class World:
         self.processes: list[SimProcess] = []
         self.toxins: dict[str, Toxin] = {}
         """Layers, by name, that workers cannot read."""
+        self.tasted: Counter[str] = Counter()
+        """How often workers have tried to read each of them, since the job documents were last lost."""
         self._segments = segments
         self._compaction = compaction
-        self._eager = eager
+        self._limits = limits
         self._started = 0
 
     def start_process(self) -> SimProcess:
@@ -92,9 +95,10 @@ class World:
             clock=self.clock,
             die=self.kill,
             toxins=self.toxins,
+            tasted=self.tasted,
             segments=self._segments,
             compaction=self._compaction,
-            eager=self._eager,
+            limits=self._limits,
         )
         self.processes.append(process)
         self.sightings.started(
@@ -135,6 +139,7 @@ class World:
         self._act_as_operator("the job documents are lost")
         for repo in self.truth.live_repositories():
             self.database.delete_rows(compaction_partition(repo.partition), [SCHEDULE_KEY])
+        self.tasted.clear()
         self.met["job documents lost"] += 1
 
     def damage(self, repo: Repository, layer: SegmentLayer) -> Callable[[], None]:
