@@ -190,6 +190,33 @@ def test_parameters_replace_headers_of_the_answer(s3: Any, lake: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("stored", "override", "disposition"),
+    [
+        ({"ContentType": "text/html"}, {}, "attachment"),
+        ({"ContentType": "image/svg+xml"}, {}, "attachment"),
+        ({"ContentType": "text/html", "ContentDisposition": "inline"}, {}, "inline"),
+        ({"ContentType": "text/html"}, {"ResponseContentDisposition": "inline"}, "inline"),
+        ({"ContentType": "text/html"}, {"ResponseContentType": "text/plain"}, None),
+        ({"ContentType": "text/plain"}, {"ResponseContentType": "Text/HTML"}, "attachment"),
+        ({"ContentType": "text/plain"}, {}, None),
+        ({"ContentType": "application/vnd.apache.parquet"}, {}, None),
+    ],
+)
+def test_a_browser_runs_nothing_in_an_object(
+    s3: Any, lake: str, stored: dict[str, str], override: dict[str, str], disposition: str | None
+) -> None:
+    s3.put_object(Bucket=lake, Key="main/page", Body=b"x", **stored)
+    for answer in (
+        s3.get_object(Bucket=lake, Key="main/page", **override),
+        s3.head_object(Bucket=lake, Key="main/page", **override),
+    ):
+        headers = answer["ResponseMetadata"]["HTTPHeaders"]
+        assert headers["content-security-policy"] == "default-src 'none'; sandbox"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers.get("content-disposition") == disposition
+
+
 def test_a_copy_inside_a_repository_moves_no_bytes(endpoint: Endpoint, s3: Any, repo: str) -> None:
     def address(ref: str, path: str) -> str:
         stats = endpoint.rest("GET", f"/repositories/{repo}/refs/{ref}/objects/stat", params={"path": path})
