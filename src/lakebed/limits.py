@@ -448,12 +448,12 @@ STORE_HANDLES_MAX = 4_096
 STORE_ATTEMPTS_MAX = 5
 STORE_BACKOFF_SECONDS = 0.1
 
-# A request body of JSON: ten thousand entries with long addresses fit, and it is held in memory whole.
-JSON_BODY_BYTES_MAX = 32 * MIB
-# Its commas and opening brackets, which bound the values in it. Decoding keeps the interpreter lock, so a thread would not
-# spare the event loop: this many values take about 40 ms and 30 MB at worst. Ten thousand entries with ten pairs of
-# metadata each fit.
-JSON_VALUES_MAX = 200_000
+# A request body of JSON, which is held in memory whole: ten thousand entries with paths and addresses of a kilobyte in all
+# fit. Decoding keeps the interpreter lock, so a thread would not spare the event loop: what is decoded is bounded instead.
+# Each value costs as much as so many bytes of text, so commas and opening brackets count for that. The worst body that is
+# let through takes about 50 ms of a busy machine.
+JSON_BODY_BYTES_MAX = 24 * MIB
+JSON_VALUE_BYTES = 128
 # A body where no credentials are asked for: set-up with the longest secret is 2 KiB.
 ANONYMOUS_BODY_BYTES_MAX = 8 * KIB
 # JSON and XML bodies that one worker holds at a time: eight of the largest. The last quarter is kept for small bodies,

@@ -13,7 +13,12 @@ from lakebed.api.table import OPERATIONS
 from lakebed.env.clock import SystemClock
 from lakebed.env.work import InlineWorkers
 from lakebed.http.held import HeldBodies, Hold
-from lakebed.limits import ANONYMOUS_BODY_BYTES_MAX, JSON_VALUES_MAX, SMALL_BODY_BYTES_MAX
+from lakebed.limits import (
+    ANONYMOUS_BODY_BYTES_MAX,
+    JSON_BODY_BYTES_MAX,
+    JSON_VALUE_BYTES,
+    SMALL_BODY_BYTES_MAX,
+)
 from lakebed.s3.app import S3App, S3Services
 from lakebed.s3.operation import COPY_SOURCE, Level
 from lakebed.s3.operation import Operation as S3Operation
@@ -133,12 +138,13 @@ async def test_s3_asks_a_stranger_for_nothing(s3: S3App, operation: S3Operation)
 
 
 async def test_a_body_with_more_values_than_are_decoded_quickly_is_refused(rest: Rest) -> None:
-    entry = b'{"name":"x","source":"main","more":[' + b"0," * JSON_VALUES_MAX + b"0]}"
+    most = JSON_BODY_BYTES_MAX // JSON_VALUE_BYTES
+    entry = b'{"name":"x","source":"main","more":[' + b"0," * most + b"0]}"
     answer = await rest.admin(
         "POST", "/repositories/lake/branches", body=entry, headers={"content-type": "application/json"}
     )
     assert (answer.status, answer.headers["x-lakebed-error-kind"]) == (400, "too-large")
-    few = b'{"name":"x","source":"main","more":[' + b"0," * (JSON_VALUES_MAX - 10) + b"0]}"
+    few = b'{"name":"x","source":"main","more":[' + b"0," * (most - most // 50) + b"0]}"
     answer = await rest.admin(
         "POST", "/repositories/lake/branches", body=few, headers={"content-type": "application/json"}
     )

@@ -31,7 +31,7 @@ from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, s
 from lakebed.limits import (
     ANONYMOUS_BODY_BYTES_MAX,
     JSON_BODY_BYTES_MAX,
-    JSON_VALUES_MAX,
+    JSON_VALUE_BYTES,
     SMALL_BODY_BYTES_MAX,
 )
 from lakebed.telemetry.log import info
@@ -209,7 +209,7 @@ class _Decoder:
 
 async def _whole_body(receive: Receive, hold: Hold, *, bytes_max: int) -> bytes:
     parts: list[bytes] = []
-    counted = values = 0
+    counted = values_bytes = 0
     more = True
     while more:
         message = await receive()
@@ -217,17 +217,12 @@ async def _whole_body(receive: Receive, hold: Hold, *, bytes_max: int) -> bytes:
             raise ClientGoneError
         parts.append(message.get("body", b""))
         hold.take(len(parts[-1]))
-        if hold.bytes > bytes_max:
-            raise _too_large(bytes_max)
         # A body has no more values than bytes, so those of small ones need not be counted.
         if hold.bytes > SMALL_BODY_BYTES_MAX:
-            values += sum(_values(part) for part in parts[counted:])
+            values_bytes += sum(_values(part) for part in parts[counted:]) * JSON_VALUE_BYTES
             counted = len(parts)
-            if values > JSON_VALUES_MAX:
-                raise InvalidInputError(
-                    ErrorKind.TOO_LARGE,
-                    f"a JSON body has at most {JSON_VALUES_MAX} commas and brackets: send less at a time",
-                )
+        if hold.bytes + values_bytes > bytes_max:
+            raise _too_large(bytes_max)
         more = message.get("more_body", False)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -239,7 +234,9 @@ def _values(data: bytes) -> int:
 
 def _too_large(bytes_max: int) -> InvalidInputError:
     return InvalidInputError(
-        ErrorKind.TOO_LARGE, f"a JSON body has at most {bytes_max} bytes here: send less at a time"
+        ErrorKind.TOO_LARGE,
+        f"a JSON body has at most {bytes_max} bytes here, and each comma and opening bracket of a large one counts for "
+        f"{JSON_VALUE_BYTES}: send less at a time",
     )
 
 
