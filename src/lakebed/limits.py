@@ -70,6 +70,10 @@ POSTGRES_CONNECTIONS_MAX = 16
 # No statement of ours takes longer on a healthy server; the client waits a little longer than the server.
 POSTGRES_STATEMENT_SECONDS = 10.0
 POSTGRES_REPLY_SECONDS = 15.0
+# A server that does not accept a connection for so long is taken for gone. After a failed try the next one comes within the
+# second number of seconds, however long the outage has lasted: requests succeed less than 5 s after its end.
+POSTGRES_CONNECT_SECONDS = 3
+POSTGRES_RECONNECT_SECONDS = 2.0
 # Deadlocks in a row (the server rolled back, so repeating is safe) before the caller is told.
 POSTGRES_ATTEMPTS_MAX = 5
 
@@ -603,3 +607,4 @@ assert (
 )
 assert KV_PARTITION_BYTES_MAX + KV_KEY_BYTES_MAX < 2_704
 assert POSTGRES_STATEMENT_SECONDS < POSTGRES_REPLY_SECONDS
+assert POSTGRES_CONNECT_SECONDS + POSTGRES_RECONNECT_SECONDS <= 5

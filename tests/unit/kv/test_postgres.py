@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg_pool.base import AttemptWithBackoff
 
 from lakebed.env.clock import SystemClock
 from lakebed.errors import ConflictError, CorruptError, ErrorKind, InvalidInputError, UnavailableError
+from lakebed.kv.drivers import postgres
 from lakebed.kv.drivers.postgres import PostgresKV
 from lakebed.kv.open import open_kv
 from lakebed.kv.port import Expect, NamesFence, Row, VersionFence
+from lakebed.limits import POSTGRES_RECONNECT_SECONDS
 from lakebed.testing.kv_suite import keys_of, rows_of
 from lakebed.testing.postgres import PostgresServer, running_postgres
 
@@ -134,6 +138,51 @@ async def test_while_the_server_is_away_nothing_is_sent_and_the_caller_knows(
         with pytest.raises(UnavailableError) as caught:
             await call
         assert caught.value.kind is ErrorKind.STORE_UNAVAILABLE
+    await store.close()
+
+
+async def test_the_pool_never_waits_long_between_two_tries_to_connect(store: PostgresKV) -> None:
+    pool = store._pool
+    now, waits = 0.0, []
+    for _ in range(1000):
+        attempt = AttemptWithBackoff(timeout=pool.reconnect_timeout)
+        while not attempt.time_to_give_up(now):
+            attempt.update_delay(now)
+            waits.append(attempt.delay)
+            now += attempt.delay
+    assert now > 1000, "the outage was a long one"
+    assert max(waits) <= POSTGRES_RECONNECT_SECONDS
+
+
+async def test_after_an_outage_that_outlasts_many_tries_the_store_comes_back(
+    own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started_over = 0
+    start_over = postgres._start_over
+
+    async def counted(pool: Any) -> None:
+        nonlocal started_over
+        started_over += 1
+        await start_over(pool)
+
+    monkeypatch.setattr(postgres, "_start_over", counted)
+    monkeypatch.setattr(postgres, "POSTGRES_RECONNECT_SECONDS", 0.05)
+    store = await PostgresKV.connect(own_server.url(), clock=SystemClock(), connection_seconds=0.2)
+    await store.swap("p", b"k", b"v", expected=Expect.ABSENT)
+    own_server.stop()
+    while started_over < 5:
+        with pytest.raises(UnavailableError):
+            await store.get("p", b"k")
+    seen = started_over
+    while started_over < seen + 3:
+        await asyncio.sleep(0.05)  # No request asks for a connection, and the pool tries again.
+    own_server.start()
+
+    found = None
+    while found is None:
+        with suppress(UnavailableError):
+            found = await store.get("p", b"k")
+    assert found.value == b"v"
     await store.close()
 
 

@@ -9,7 +9,8 @@ trip and nothing to roll back. What a write's failure means:
 
 Reads are repeated once on a fresh connection. Connections that the server closed
 while they were idle are noticed before anything is sent on them, so a restarted
-server costs a moment, not an unknown outcome.
+server costs a moment, not an unknown outcome. During an outage the pool tries to
+connect every second or two, however long it lasts.
 
 Rows under a `NamesFence` are safe against every `swap` of the record; nobody
 writes a branch record in another way (see `postgres_schema` for the locks).
@@ -66,7 +67,9 @@ from lakebed.limits import (
     KV_KEY_BYTES_MAX,
     KV_VALUE_BYTES_MAX,
     POSTGRES_ATTEMPTS_MAX,
+    POSTGRES_CONNECT_SECONDS,
     POSTGRES_CONNECTIONS_MAX,
+    POSTGRES_RECONNECT_SECONDS,
     POSTGRES_REPLY_SECONDS,
     POSTGRES_STATEMENT_SECONDS,
     SCAN_PAGE_ITEMS,
@@ -207,10 +210,16 @@ class PostgresKV:
             open=False,
             min_size=min(2, connections_max),
             max_size=connections_max,
-            kwargs={"autocommit": True, "application_name": _application_name()},
+            kwargs={
+                "autocommit": True,
+                "application_name": _application_name(),
+                "connect_timeout": POSTGRES_CONNECT_SECONDS,
+            },
             configure=_configure,
             check=_check_unbroken,
             timeout=connection_seconds,
+            reconnect_timeout=POSTGRES_RECONNECT_SECONDS,
+            reconnect_failed=_start_over,
         )
         await pool.open()
         return cls(pool, clock=clock)
@@ -475,6 +484,11 @@ async def _prepare_database(url: str) -> None:
 
 async def _configure(connection: AsyncConnection) -> None:
     await connection.execute(_CONFIGURE)
+
+
+async def _start_over(pool: "AsyncConnectionPool[AsyncConnection]") -> None:
+    """Try to connect again, from the shortest wait on: within one series of tries, the pool doubles it each time."""
+    await pool.check()
 
 
 async def _check_unbroken(connection: AsyncConnection) -> None:
