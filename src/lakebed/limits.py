@@ -31,6 +31,9 @@ SCAN_PAGE_ITEMS = 10_000
 # Counting what a namespace holds ends after so long, with "at least": somebody waits for the answer.
 STORAGE_COUNT_SECONDS = 10.0
 
+# A page ends early at this many bytes of values: records may be large, and PostgreSQL makes no value above a GiB.
+SCAN_PAGE_BYTES = 8 * MIB
+
 # One page of an API listing, and what a client gets when it asks for nothing in particular.
 LIST_PAGE_MAX = 1000
 LIST_PAGE_DEFAULT = 100
@@ -599,6 +602,7 @@ assert BATCH_ROWS_MAX < SEGMENT_BATCH_ROWS <= SEGMENT_SHARED_ROWS <= SEGMENT_ROW
 assert SEGMENT_SHARED_DATASETS <= SEGMENT_DATASETS_MAX
 assert GC_RENEW_SECONDS * 3 <= GC_LEASE_SECONDS
 assert PATH_BYTES_MAX < KV_KEY_BYTES_MAX
+assert LMDB_SCAN_STEP_BYTES <= SCAN_PAGE_BYTES <= 4 * KV_VALUE_BYTES_MAX < GIB
 assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
 assert 2 * HEAD_PATIENCE_SECONDS_MAX <= PENDING_TIMEOUT_SECONDS
 assert PIN_SECONDS < GRACE_SECONDS

@@ -10,9 +10,10 @@ from lakebed.catalog.engine import Engine
 from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.env.clock import Instant, after
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
-from lakebed.limits import METADATA_BYTES_MAX, PRESIGN_SECONDS
+from lakebed.limits import PRESIGN_SECONDS
 from lakebed.model.entries import Entry
 from lakebed.model.ids import parse_branch_name, parse_path
+from lakebed.model.metadata import require_small
 from lakebed.model.repository import Repository
 from lakebed.objects.port import ObjectStore
 from lakebed.staging.conditions import Condition
@@ -156,12 +157,3 @@ async def sign(engine: Engine, method: str, store: ObjectStore, key: str) -> Sig
         )
     expires_at = after(engine.parts.clock.now(), PRESIGN_SECONDS)
     return SignedUrl(url=await store.sign(method, key, seconds=PRESIGN_SECONDS), expires_at=expires_at)
-
-
-def require_small(metadata: Mapping[str, str]) -> None:
-    """Raise `InvalidInputError` (`TOO_LARGE`) if there is more user metadata than an entry may have."""
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
-    if size > METADATA_BYTES_MAX:
-        raise InvalidInputError(
-            ErrorKind.TOO_LARGE, f"{size} bytes of user metadata, {METADATA_BYTES_MAX} are the most"
-        )

@@ -22,13 +22,13 @@ from lakebed.auth.arns import object_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.link_tokens import FoundToken, LinkTokens, require_open
-from lakebed.catalog.links import require_small
 from lakebed.catalog.planned import unsupported
 from lakebed.env.clock import Instant
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.limits import COPY_PART_BYTES_MAX, PRESIGN_SECONDS
 from lakebed.model.entries import Entry
 from lakebed.model.ids import BranchName, parse_path
+from lakebed.model.metadata import require_small
 from lakebed.model.repository import Repository
 from lakebed.objects.checks import cut_range, upload_missing
 from lakebed.objects.port import ByteRange, ETag, ObjectStore, Part

@@ -16,10 +16,11 @@ from lakebed.auth.caller import Caller
 from lakebed.catalog.digests import Digest
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.shared_addresses import may_share
-from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
-from lakebed.limits import INLINE_READ_BYTES_MAX, LIST_PAGE_DEFAULT, LIST_PAGE_MAX, METADATA_BYTES_MAX
+from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.limits import INLINE_READ_BYTES_MAX, LIST_PAGE_DEFAULT, LIST_PAGE_MAX
 from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import BranchName, Path, parse_path
+from lakebed.model.metadata import require_small
 from lakebed.model.repository import Repository
 from lakebed.objects.port import ByteRange, ObjectStore
 from lakebed.staging.conditions import Condition, IfAbsent, IfSame, require
@@ -129,7 +130,8 @@ class Objects:
         repo, name = await engine.target(repo_name, branch, force=force)
         target = parse_path(path)
         attributes = attributes or Attributes()
-        metadata = _checked(attributes.metadata)
+        metadata = dict(attributes.metadata or {})
+        require_small(metadata)
         await engine.parts.branches.get(repo, name)
         if isinstance(condition, IfAbsent):
             await self._refuse_early(repo, name, target)
@@ -172,6 +174,7 @@ class Objects:
         for entry in entries:
             self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, entry.path))
             self._caller.require(Action.IMPORT_FROM_STORAGE, namespace_arn(entry.address))
+            require_small(entry.metadata)
         repo, name = await self._engine.target(repo_name, branch, force=force)
         for entry in entries:
             source = await self._engine.external.resolve(entry.address)
@@ -233,9 +236,10 @@ class Objects:
             PreconditionError: the object was changed meanwhile.
         """
         self._caller.require(Action.WRITE_OBJECT, object_arn(repo_name, path))
+        require_small(metadata)
         repo, name = await self._engine.target(repo_name, branch, force=force)
         found = await self._engine.view.stat(repo, await self._engine.source(repo, branch), parse_path(path))
-        changed = replace(found, metadata=_checked(metadata))
+        changed = replace(found, metadata=dict(metadata))
         await self._engine.parts.staging.write(repo, name, [changed], condition=IfSame(found))
         return changed
 
@@ -272,13 +276,3 @@ class Objects:
 
 def _data_missing(entry: Entry) -> NotFoundError:
     return NotFoundError(ErrorKind.DATA_MISSING, f"the bytes of {entry.path!r} are gone from {entry.address}")
-
-
-def _checked(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    metadata = dict(metadata or {})
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
-    if size > METADATA_BYTES_MAX:
-        raise InvalidInputError(
-            ErrorKind.TOO_LARGE, f"{size} bytes of user metadata, {METADATA_BYTES_MAX} are the most"
-        )
-    return metadata

@@ -76,6 +76,7 @@ from lakebed.limits import (
 )
 from lakebed.model.entries import Entry
 from lakebed.model.ids import BranchName, parse_path
+from lakebed.model.metadata import require_small
 from lakebed.model.part_uploads import PARTS_KEY, PartUpload, PartUploadState, UploadedPart, pack_parts
 from lakebed.model.repository import Repository
 from lakebed.objects.checks import check_part_number, cut_range, upload_missing
@@ -119,6 +120,7 @@ class PartUploads:
         repo = await engine.repo(repo_name)
         name = await engine.writable(repo, branch, action="staging_write")
         target = parse_path(path)
+        require_small(attributes.metadata or {})
         await engine.parts.branches.get(repo, name)
         store = await engine.store_of(repo)
         now = await engine.parts.kv.now()

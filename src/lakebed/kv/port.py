@@ -218,7 +218,8 @@ class KVStore(Protocol):
     ) -> AsyncIterator[Page]:
         """Yield non-empty pages of the items with `start` <= key < `end`, in key order.
 
-        A page is one snapshot; two pages are not. Every item untouched by writers appears exactly once.
+        A page has at most `SCAN_PAGE_BYTES` of values and one value more, however many items were asked for. It is one
+        snapshot; two pages are not. Every item untouched by writers appears exactly once.
         """
         ...
 

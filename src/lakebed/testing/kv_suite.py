@@ -29,7 +29,7 @@ from lakebed.kv.port import (
     VersionFence,
     prefix_end,
 )
-from lakebed.limits import DROP_STEP_ROWS, KV_PARTITION_BYTES_MAX, MIB
+from lakebed.limits import DROP_STEP_ROWS, KV_PARTITION_BYTES_MAX, MIB, SCAN_PAGE_BYTES
 
 ABSENT = Expect.ABSENT
 ANY = Expect.ANY
@@ -614,6 +614,28 @@ class KVSuite:
 
     async def test_a_scan_of_nothing_yields_no_page(self, store: KVStore) -> None:
         assert [page async for page in store.scan("p")] == []
+
+    async def test_a_page_of_large_values_is_bounded_by_its_bytes(self, store: KVStore) -> None:
+        large = bytes(SCAN_PAGE_BYTES // 4)
+        keys = [b"%02d" % number for number in range(6)]
+        for key in keys:
+            await store.set_rows("p", [Row(key, large)])
+
+        pages = [page async for page in store.scan("p", end=b"~")]
+
+        assert [key for page in pages for key in page.keys] == keys
+        assert max(sum(map(len, page.values)) for page in pages) <= SCAN_PAGE_BYTES + len(large)
+        assert len(pages) > 1
+
+    async def test_values_that_become_large_in_the_middle_of_a_scan_end_a_page(self, store: KVStore) -> None:
+        small = [Row(b"a%02d" % number, b"") for number in range(10)]
+        large = [Row(b"b%02d" % number, bytes(SCAN_PAGE_BYTES // 4)) for number in range(6)]
+        for row in [*small, *large]:
+            await store.set_rows("p", [row])
+
+        pages = [page async for page in store.scan("p", page_items_max=10)]
+
+        assert [key for page in pages for key in page.keys] == [row.key for row in [*small, *large]]
 
     async def test_a_scan_yields_items_with_their_versions(self, store: KVStore) -> None:
         one = await store.swap("p", b"1", b"one", expected=ABSENT, names=(b"n",))

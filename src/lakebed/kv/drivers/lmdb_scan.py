@@ -5,9 +5,9 @@ the end of a small partition, and one look at the longest key of a stride says
 whether it holds a signpost at all, so nothing is asked row by row.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final
 
 from lakebed.kv.drivers.lmdb_env import Txn
@@ -67,7 +67,7 @@ def read_page(
 ) -> LmdbPage:
     """Return the first rows with `start` <= key < `end`, none only if there are none.
 
-    The page has at most `rows_max` rows and ends soon after `bytes_max` bytes of values.
+    The page has at most `rows_max` rows, and at most `bytes_max` bytes and one row more.
     """
     page = _Rows(txn, rows_max=rows_max, bytes_max=bytes_max)
     page.collect(_Span(partition_prefix(partition), b"", start, end))
@@ -123,13 +123,18 @@ class _Rows:
     def _append(self, keys: tuple[bytes, ...], records: tuple[bytes, ...], head: bytes) -> None:
         room = self._rows_max - len(self.places)
         keys, records = keys[:room], records[:room]
+        size = sum(map(len, records))
+        if size > self._bytes_left:
+            before = list(accumulate(map(len, records), initial=0))
+            kept = bisect_right(before, self._bytes_left)
+            keys, records = keys[:kept], records[:kept]
         if head:
             # As if the whole key stood in one place.
             self.places += [key[:PREFIX_BYTES] + head + key[PREFIX_BYTES:] for key in keys]
         else:
             self.places += keys
         self.records += records
-        self._bytes_left -= sum(map(len, records))
+        self._bytes_left -= size
 
     def _full(self) -> bool:
         return len(self.places) >= self._rows_max or self._bytes_left <= 0

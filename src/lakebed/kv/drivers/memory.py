@@ -7,6 +7,7 @@ same step, so that the engine's other way (tentative refs, segments) is tested t
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from lakebed.env.clock import Clock, Instant, SystemClock
 from lakebed.errors import ConflictError, ErrorKind
@@ -21,7 +22,13 @@ from lakebed.kv.checks import (
 )
 from lakebed.kv.copying import Place, Record
 from lakebed.kv.port import Capabilities, Expect, Fence, Item, NamesFence, Page, Row, Version, VersionFence
-from lakebed.limits import COPY_PAGE_ROWS, KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX, SCAN_PAGE_ITEMS
+from lakebed.limits import (
+    COPY_PAGE_ROWS,
+    KV_KEY_BYTES_MAX,
+    KV_VALUE_BYTES_MAX,
+    SCAN_PAGE_BYTES,
+    SCAN_PAGE_ITEMS,
+)
 
 
 async def open_memory(url: str, *, clock: Clock) -> "MemoryKV":  # noqa: ARG001  every opener takes the URL
@@ -138,6 +145,8 @@ class MemoryKV:
             keys = ordered[low : min(high, low + page_items_max)]
             if not keys:
                 return
+            before = accumulate((len(records[key].value) for key in keys), initial=0)
+            keys = [key for key, size in zip(keys, before, strict=False) if size <= SCAN_PAGE_BYTES]
             found = [records[key] for key in keys]
             yield Page(keys, [r.value for r in found], [r.version for r in found])
             start = keys[-1] + b"\0"

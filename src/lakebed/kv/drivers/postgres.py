@@ -72,6 +72,7 @@ from lakebed.limits import (
     POSTGRES_RECONNECT_SECONDS,
     POSTGRES_REPLY_SECONDS,
     POSTGRES_STATEMENT_SECONDS,
+    SCAN_PAGE_BYTES,
     SCAN_PAGE_ITEMS,
 )
 
@@ -82,19 +83,26 @@ FROM unnest(%s::bytea[], %s::bytea[]) WITH ORDINALITY AS l (p, k, n)
 JOIN lakebed_kv r ON r.partition = l.p AND r.key = l.k
 """
 # A page is one row: the server joins its columns in a fifth of the time that the client takes to part its rows.
-_SCAN: Final = """
+_JOINED: Final = """
 SELECT string_agg(key, ''::bytea ORDER BY key), string_agg(int4send(length(key)), ''::bytea ORDER BY key),
        string_agg(value, ''::bytea ORDER BY key), string_agg(int4send(length(value)), ''::bytea ORDER BY key),
        string_agg(int8send(version), ''::bytea ORDER BY key)
-FROM (SELECT key, value, version FROM lakebed_kv WHERE partition = %s AND key >= %s ORDER BY key LIMIT %s) AS page
+FROM """
+_LISTED: Final = (
+    "(SELECT key, value, version FROM lakebed_kv WHERE partition = %s AND key >= %s ORDER BY key LIMIT %s)"
+)
+_LISTED_TO: Final = """
+(SELECT key, value, version FROM lakebed_kv WHERE partition = %s AND key >= %s AND key < %s ORDER BY key LIMIT %s)
 """
-_SCAN_TO: Final = """
-SELECT string_agg(key, ''::bytea ORDER BY key), string_agg(int4send(length(key)), ''::bytea ORDER BY key),
-       string_agg(value, ''::bytea ORDER BY key), string_agg(int4send(length(value)), ''::bytea ORDER BY key),
-       string_agg(int8send(version), ''::bytea ORDER BY key)
-FROM (SELECT key, value, version FROM lakebed_kv WHERE partition = %s AND key >= %s AND key < %s ORDER BY key LIMIT %s)
-     AS page
+# Ends a page early by its bytes. It takes half as long again, and is left out where rows have been small so far.
+_BOUNDED: Final = """
+(SELECT key, value, version, sum(length(value)) OVER (ORDER BY key ROWS UNBOUNDED PRECEDING) - length(value) AS before
+ FROM {listed} AS listed) AS page WHERE before <= %s
 """
+_SCAN: Final = f"{_JOINED}{_LISTED} AS page"
+_SCAN_TO: Final = f"{_JOINED}{_LISTED_TO} AS page"
+_SCAN_BOUNDED: Final = _JOINED + _BOUNDED.replace("{listed}", _LISTED)
+_SCAN_TO_BOUNDED: Final = _JOINED + _BOUNDED.replace("{listed}", _LISTED_TO)
 _SWAP: Final = """
 SELECT lakebed_kv_swap(%s, %s, %s, %s, %s::bytea[], %s, %s::bytea, %s::bytea, %s::bigint, %s::bigint)
 """
@@ -166,6 +174,8 @@ _opened: Final = count(1)
 _DEADLOCK: Final = frozenset({"40001", "40P01"})
 _DISK_FULL: Final = "53100"
 _TIMED_OUT: Final = "57014"
+# More than the server can put into one value, or hold in memory.
+_TOO_LARGE: Final = frozenset({"54000", "53200", "XX000"})
 # The server went away, or says itself that it does not know what became of the statement.
 _LOST: Final = frozenset({"57P01", "57P02", "57P03", "40003"})
 
@@ -173,6 +183,10 @@ _LOST: Final = frozenset({"57P01", "57P02", "57P03", "40003"})
 async def open_postgres(url: str, *, clock: Clock) -> KVStore:
     """Return the store in the database that `url` names; its tables are made if they are not there."""
     return SharedReads(await PostgresKV.connect(url, clock=clock))
+
+
+class PageTooLargeError(UnavailableError):
+    """The server could not make one page of so many rows."""
 
 
 class PostgresKV:
@@ -337,14 +351,10 @@ class PostgresKV:
         page_items_max: int = SCAN_PAGE_ITEMS,
     ) -> AsyncIterator[Page]:
         check_partition(partition)
-        name = partition.encode()
-        limit = Int8(page_items_max)
+        is_small = False
         while True:
-            if end is None:
-                rows = await self._read(_SCAN, (name, start, limit))
-            else:
-                rows = await self._read(_SCAN_TO, (name, start, end, limit))
-            [(keys, key_sizes, values, value_sizes, versions)] = rows
+            [columns] = await self._page(partition, start, end, page_items_max, is_small=is_small)
+            keys, key_sizes, values, value_sizes, versions = columns
             if keys is None:
                 return
             page = JoinedPage(
@@ -353,8 +363,9 @@ class PostgresKV:
                 np.frombuffer(versions, ">i8"),
             )
             yield page
-            if len(page) < page_items_max:
+            if len(page) < page_items_max and len(values) <= SCAN_PAGE_BYTES:
                 return
+            is_small = len(values) // len(page) * page_items_max <= SCAN_PAGE_BYTES // 4
             start = page.last_key + b"\0"
 
     async def records(self, *, after: Place | None = None) -> AsyncIterator[Sequence[Record]]:
@@ -403,6 +414,19 @@ class PostgresKV:
             self._quiet.clear()
             await self._quiet.wait()
         await self._pool.close()
+
+    async def _page(
+        self, partition: str, start: bytes, end: bytes | None, items_max: int, *, is_small: bool
+    ) -> list[Any]:
+        """Return one page as a row of columns; `is_small`: its bytes are not expected to matter."""
+        place: list[Any] = [partition.encode(), start, *([] if end is None else [end]), Int8(items_max)]
+        if is_small:
+            try:
+                return await self._read(_SCAN if end is None else _SCAN_TO, place)
+            except PageTooLargeError:
+                pass  # Rows have become large since.
+        bounded = _SCAN_BOUNDED if end is None else _SCAN_TO_BOUNDED
+        return await self._read(bounded, [*place, Int8(SCAN_PAGE_BYTES)])
 
     async def _read(self, statement: LiteralString, parameters: Sequence[Any]) -> list[Any]:
         try:
@@ -525,7 +549,8 @@ def _explain(error: psycopg.Error | TimeoutError, *, lost: ErrorKind) -> Lakebed
             ErrorKind.STORE_UNAVAILABLE,
             f"PostgreSQL gave up after {POSTGRES_STATEMENT_SECONDS:g} s and nothing was written; try again later",
         )
-    return UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"PostgreSQL refused ({error.sqlstate}): {error}")
+    refused = PageTooLargeError if error.sqlstate in _TOO_LARGE else UnavailableError
+    return refused(ErrorKind.STORE_UNAVAILABLE, f"PostgreSQL refused ({error.sqlstate}): {error}")
 
 
 def _lock_number(partition: str, key: bytes) -> int:
