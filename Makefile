@@ -7,13 +7,15 @@ DATA ?= lakebed-data
 LISTEN ?= 127.0.0.1:8000
 PYTEST_ARGS ?=
 SEEDS ?= 1000
+TIMES ?= 100
 
-.PHONY: help install run test test-clients simulate check bench fmt clean
+.PHONY: help install run test test-clients simulate kills check bench fmt clean
 help:
 	@echo "make run    start Lakebed on its embedded store with a sample repository"
 	@echo "make test   install what the tests need, then lint, types, layers and tests"
 	@echo "make test-clients  test the S3 endpoint with Spark (downloads half a gigabyte of jars)"
 	@echo "make simulate SEEDS=1000  play so many seeds of the simulation, on all cores"
+	@echo "make kills TIMES=100  kill processes of a server under load, and look for what is lost"
 	@echo "make check  lint, types and layers only"
 	@echo "make bench  measure, and print the figures beside the peer's"
 	@echo "make fmt    format the code"
@@ -46,6 +48,9 @@ test-clients: $(VENV)/.test
 
 simulate: $(VENV)/.test
 	@$(BIN)/python -m lakebed.testing.simulation.many $(SEEDS)
+
+kills: $(VENV)/.test
+	@$(BIN)/python -m tests.server.kills --times $(TIMES)
 
 check: $(VENV)/.test
 	@echo "==> ruff"
