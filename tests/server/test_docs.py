@@ -1,16 +1,26 @@
-"""The examples of the quickstart and of the configuration's page, run as they stand."""
+"""The examples of the quickstart and of the configuration's page, run as they stand; and what operations promises."""
 
 import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from lakebed.cli.main import app
+from lakebed.client.client import Client
+from lakebed.compaction.meters import CompactionMeters
+from lakebed.env.clock import SystemClock
+from lakebed.kv.drivers.memory import MemoryKV
+from lakebed.kv.wrappers.metrics import MeteredKV
+from lakebed.objects.wrappers.metrics import ObjectMeters
+from lakebed.server.gc_metrics import GcStates
+from lakebed.telemetry.requests import RequestMetrics
 from lakebed.testing.server_process import ServerProcess, running_server
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -70,3 +80,73 @@ def test_the_commands_of_the_configuration_page_exist(
     (run,) = [words for words in commands if words[0] == "run"]
     shown = CliRunner().invoke(app, ["run", "--help"], catch_exceptions=False).output
     assert [flag for flag in run if flag.startswith("--") and flag not in shown] == []
+
+
+def test_the_page_of_operations_names_every_metric(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    MeteredKV(MemoryKV(), registry=registry, clock=SystemClock())
+    ObjectMeters(registry)
+    CompactionMeters(registry)
+    registry.register(RequestMetrics(tmp_path))
+    registry.register(GcStates({}, by_repository=True))
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    names = {
+        f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in registry.collect()
+    }
+    assert len(names) > 20
+    assert {name for name in names if not re.search(rf"`{name}[`{{]", page)} == set()
+    told = set(re.findall(r"^\| `(lakebed_\w+)", page, re.MULTILINE))
+    assert told <= names
+
+
+@pytest.mark.server
+def test_an_embedded_server_shows_metrics_of_its_database_its_storage_and_garbage_collection(
+    server: ServerProcess,
+) -> None:
+    with Client(server.endpoint, server.access_key, server.secret_key) as client:
+        repo = client.repo("metered")
+        repo.create("local://metered")
+        for number in range(130):
+            repo.branch("main").write(f"a/{number}", "12345")
+        started = repo.gc.begin("mark", holder="a test")
+        repo.gc.end(started.run_id, started.token, outcome="failed")
+    text = urllib.request.urlopen(f"{server.endpoint}/metrics", timeout=30).read().decode()
+
+    def value(name: str) -> float:
+        return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name))
+
+    assert value('lakebed_kv_calls_total{operation="set_rows",outcome="any"}') >= 65
+    assert value('lakebed_kv_seconds_count{operation="set_rows"}') >= 2
+    assert value('lakebed_objects_calls_total{operation="put",outcome="any"}') >= 65
+    assert value('lakebed_gc_runs_failed{kind="mark",repository="*"}') == 1
+    assert "metered" not in text, "names of repositories are not for everyone"
+
+
+@pytest.mark.server
+def test_a_copy_of_the_embedded_database_beside_a_running_server_is_a_backup(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    with Client(server.endpoint, server.access_key, server.secret_key) as client:
+        repo = client.repo("kept")
+        repo.create("local://kept")
+        repo.branch("main").write("a", "1")
+        data = server.folder / "data"
+        subprocess.run(
+            [sys.executable, "-m", "lmdb", "copy", "-e", str(data / "kv"), str(tmp_path / "kv")],
+            check=True,
+            capture_output=True,
+        )
+        repo.branch("main").write("later", "2")
+    restored = tmp_path / "data"
+    restored.mkdir()
+    for name in ("VERSION", "installation.key", "objects"):
+        source = data / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, restored / name)
+    (tmp_path / "kv").rename(restored / "kv")
+    with (
+        running_server(tmp_path, environment={"LAKEBED_COMPACTION": "off"}) as again,
+        Client(again.endpoint, again.access_key, again.secret_key) as client,
+    ):
+        client.repo("kept").compaction.raise_epoch()
+        assert [each.path for each in client.repo("kept").branch("main").objects()] == ["a"]
+        assert client.repo("kept").branch("main").read("a") == b"1"

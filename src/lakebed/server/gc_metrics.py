@@ -75,7 +75,7 @@ class GcMetrics:
                 except LakebedError:
                     return b""
                 registry = CollectorRegistry()
-                registry.register(_States(states, by_repository=self._by_repository))
+                registry.register(GcStates(states, by_repository=self._by_repository))
                 self._text = generate_latest(registry)
                 self._until = self._clock.monotonic() + GC_METRICS_SECONDS
         return self._text
@@ -92,7 +92,7 @@ class GcMetrics:
         return {name: found[name] for name in newest[:GC_METRICS_REPOSITORIES]}
 
 
-class _States(Collector):
+class GcStates(Collector):
     """Run records as metrics."""
 
     def __init__(self, states: Mapping[str, GcState], *, by_repository: bool) -> None:
