@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.http.front import SecureCookies
 from lakebed.model.lifetimes import Lifetimes
 from lakebed.server.config import Config, FirstUser, decode_config, encode_config, load_config
 from lakebed.server.describe import describe
@@ -71,6 +72,10 @@ def test_every_part_of_a_configuration_is_said_by_a_setting(tmp_path: Path) -> N
         [tls]
         cert = "c.pem"
         key = "/etc/k.pem"
+        [http]
+        hosts = ["lake.example", "other.example:8443"]
+        trusted_proxies = ["127.0.0.1", "10.0.0.0/8", "fd00::/8"]
+        secure_cookies = "always"
         [installation]
         user_name = "ada"
         access_key_id = "AKIA"
@@ -126,6 +131,9 @@ def test_every_part_of_a_configuration_is_said_by_a_setting(tmp_path: Path) -> N
     assert config.lifetimes == Lifetimes(grace_seconds=1800, link_seconds=3600, slice_seconds=600)
     assert (config.slice_objects, config.maintenance_seconds) == (1000, 30)
     assert (config.host, config.port, config.endpoint) == ("::1", 9000, "https://[::1]:9000")
+    assert config.hosts == ("lake.example", "other.example:8443")
+    assert config.trusted_proxies == ("127.0.0.1/32", "10.0.0.0/8", "fd00::/8")
+    assert config.secure_cookies is SecureCookies.ALWAYS
     assert config.tls is not None
     assert (config.tls.cert, config.tls.key) == (tmp_path / "c.pem", Path("/etc/k.pem"))
     assert config.first_user.pair is not None
@@ -200,6 +208,10 @@ def test_aws_variables_fill_what_is_not_given_and_never_half_of_a_key(tmp_path: 
         ("[slices]\nobjects = 1_000_001", ["slices.objects", "1,000,000"]),
         ("[compactor]\ntree_layers = 48", ["compactor.tree_layers", "2 to 47"]),
         ("[compactor]\nfailures_max = 0", ["compactor.failures_max", "1 to 100"]),
+        ('[http]\nhosts = ["https://lake.example"]', ["http.hosts", "host names"]),
+        ('[http]\nhosts = "lake.example"', ["http.hosts", "list"]),
+        ('[http]\ntrusted_proxies = ["proxy"]', ["http.trusted_proxies", "networks"]),
+        ('[http]\nsecure_cookies = "yes"', ["http.secure_cookies", "auto or always or never"]),
         ("workers = ", ["not TOML"]),
         ('[tls]\ncert = "c"', ["tls.cert is set", "tls.key is not"]),
         ('[installation]\nsecret_access_key = "hush"', ["installation.access_key_id is not"]),
