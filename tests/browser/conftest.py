@@ -46,7 +46,7 @@ def browser() -> Iterator[Browser]:
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """A person's browser, without cookies."""
     opened = browser.new_context()
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(60_000)
     yield opened
     opened.close()
 

@@ -35,13 +35,8 @@ new Image().src = "%(other)s/it-ran";
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that is set up, without the quickstart's restriction to loopback names."""
-    environment = {
-        "LAKEBED_INSTALLATION_ACCESS_KEY_ID": "AKIAIOSFOLQUICKSTART",
-        "LAKEBED_INSTALLATION_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-    }
-    folder = tmp_path_factory.mktemp("server")
-    with running_server(folder, environment=environment, quickstart=False) as running:
+    """A server with the quickstart's key and an empty repository."""
+    with running_server(tmp_path_factory.mktemp("server")) as running:
         assert rest(running, "POST", "/repositories", json=REPOSITORY).status_code == 201
         yield running
 
@@ -279,13 +274,12 @@ def opened(page: Page, url: str) -> str:
     return str(page.evaluate("origin"))
 
 
-def test_the_quickstart_answers_to_names_of_this_machine_only(page: Page, tmp_path: Path) -> None:
-    with running_server(tmp_path) as quickstart:
-        rebound = quickstart.endpoint.replace("127.0.0.1", REBOUND)
-        for path in ("/_ready", "/metrics", "/api/v1/config", "/openapi.json"):
-            answer = page.goto(rebound + path)
-            assert answer is not None
-            assert answer.status == 421
-        answer = page.goto(quickstart.endpoint.replace("127.0.0.1", "localhost") + "/_ready")
+def test_the_quickstart_answers_to_names_of_this_machine_only(page: Page, server: ServerProcess) -> None:
+    rebound = server.endpoint.replace("127.0.0.1", REBOUND)
+    for path in ("/_ready", "/metrics", "/api/v1/config", "/openapi.json"):
+        answer = page.goto(rebound + path)
         assert answer is not None
-        assert answer.status == 200
+        assert answer.status == 421
+    answer = page.goto(server.endpoint.replace("127.0.0.1", "localhost") + "/_ready")
+    assert answer is not None
+    assert answer.status == 200
