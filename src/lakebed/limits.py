@@ -107,8 +107,13 @@ SEGMENT_ROWS_MAX = 1_000_000
 SEGMENT_BYTES_MAX = 256 * MIB
 # What the rows of a segment from outside may unpack to: twice what a million usual ones take.
 SEGMENT_DECODED_BYTES_MAX = 512 * MIB
-# A segment from outside of this size is checked in a process of its own: every row's identity is computed again.
-SEGMENT_CHECK_BYTES_INLINE = MIB
+# Row groups of a segment from outside, and its footer: a thousand rows a group for ten million rows, and their Bloom filter.
+SEGMENT_GROUPS_MAX = 10_000
+SEGMENT_FOOTER_BYTES_MAX = 32 * MIB
+# What the helper process that checks a segment from outside may take: rows of 512 MiB take 1.6 GiB and 5 s. A file that
+# unpacks to more than its footer says ends there.
+SEGMENT_CHECK_MEMORY_BYTES = 5 * GIB // 2
+SEGMENT_CHECK_CPU_SECONDS = 60.0
 # Segments from outside that one process checks and stores at the same time: each takes up to a GiB meanwhile.
 SEGMENT_CHECKS_AT_ONCE = 1
 # Folders outside that the addresses of one segment may lie in: each is looked at before anything is read from there.
@@ -480,6 +485,8 @@ AUTH_ID_LENGTH_MAX = 127
 AUTH_LINKS_MAX = 1000
 # A policy is compiled when somebody it applies to is first seen: a millisecond for as much text as this.
 POLICY_CHARACTERS_MAX = 64 * KIB
+# Each of them costs 20 microseconds to compile.
+POLICY_WILDCARDS_MAX = 1000
 # An access key's secret that somebody chose: long enough for any generator, short enough for a header.
 SECRET_LENGTH_MAX = 1024
 # Who was recently recognised by one process, about a kilobyte each.

@@ -17,7 +17,7 @@ import msgspec
 from lakebed.auth.actions import is_action_pattern
 from lakebed.auth.arns import EVERYTHING, is_arn
 from lakebed.errors import ErrorKind, InvalidInputError
-from lakebed.limits import POLICY_CHARACTERS_MAX
+from lakebed.limits import POLICY_CHARACTERS_MAX, POLICY_WILDCARDS_MAX
 from lakebed.model.auth import Effect, Statement
 
 _LISTED = re.compile(r"(?:\\.|[^,\\])+")
@@ -47,6 +47,12 @@ def parse_statements(documents: Sequence[StatementDocument]) -> tuple[Statement,
         raise _invalid(
             "statement",
             f"has {size} characters, at most {POLICY_CHARACTERS_MAX} are allowed: split the policy",
+        )
+    wildcards = sum(d.resource.count("*") + d.resource.count("?") for d in documents)
+    if wildcards > POLICY_WILDCARDS_MAX:
+        raise _invalid(
+            "statement",
+            f"has {wildcards} wildcards, at most {POLICY_WILDCARDS_MAX} are allowed: split the policy",
         )
     return tuple(_parse(f"statement[{index}]", document) for index, document in enumerate(documents))
 

@@ -7,6 +7,9 @@ of the pattern, whatever an author of policies writes.
 """
 
 import re
+from typing import Final
+
+_STARS: Final = re.compile(r"\*{2,}")
 
 
 def wildcard_regex(pattern: str) -> str:
@@ -34,28 +37,42 @@ def may_begin(pattern: str, text: str) -> bool:
     >>> may_begin("a/secret/*", "a/"), may_begin("b/*", "a/")
     (True, False)
     """
-    # Where in the pattern one may stand; at a star one may also stand behind it.
-    places = _past_stars(pattern, {0})
+    # Where in the pattern one may stand is a number with a bit for each place, so that a character takes one step for all
+    # places. At a star one may also stand behind it.
+    pattern = _STARS.sub("*", pattern)
+    stars, takes = _places(pattern)
+    at = _past_stars(1, stars)
     for character in text:
-        places = _past_stars(
-            pattern,
-            {
-                place if pattern[place] == "*" else place + 1
-                for place in places
-                if place < len(pattern) and pattern[place] in ("*", "?", character)
-            },
-        )
-    return bool(places)
+        moved = at & takes.get(character, takes["?"])
+        at = _past_stars((at & stars) | (moved << 1), stars)
+        if not at:
+            return False
+    return True
 
 
-def _past_stars(pattern: str, places: set[int]) -> set[int]:
-    found = set(places)
+def _places(pattern: str) -> tuple[int, dict[str, int]]:
+    """Return the places of stars, and for each character that the pattern names the places where it may go on."""
+    of: dict[str, list[int]] = {"?": [], "*": []}
+    for place, character in enumerate(pattern):
+        of.setdefault(character, []).append(place)
+    any_character = _bits(of.pop("?"))
+    stars = _bits(of.pop("*"))
+    takes = {character: _bits(places) | any_character for character, places in of.items()}
+    return stars, {**takes, "?": any_character}
+
+
+def _bits(places: list[int]) -> int:
+    """Return a number with these bits set."""
+    if not places:
+        return 0
+    data = bytearray(places[-1] // 8 + 1)
     for place in places:
-        at = place
-        while at < len(pattern) and pattern[at] == "*":
-            at += 1
-            found.add(at)
-    return found
+        data[place // 8] |= 1 << place % 8
+    return int.from_bytes(data, "little")
+
+
+def _past_stars(at: int, stars: int) -> int:
+    return at | ((at & stars) << 1)
 
 
 def _piece_regex(piece: str) -> str:

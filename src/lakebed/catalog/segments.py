@@ -1,7 +1,8 @@
 """Segments that bulk writers hand in: many changes of a branch, visible all at once or not at all. Order matters.
 
     1. receive   the file, on this machine's disk: nothing of it is trusted
-    2. check     every row and statistic (`format.segment_check`)
+    2. check     every row and statistic, in a helper process with bounds (`format.segment_check`). If it dies, the file
+                 is refused, and the helper is replaced
     3. admit     every path (below the prefix that the caller may write to) and every address
     4. claim     the link tokens of its addresses, for this call (see `link_tokens`)
     5. store     the rows as a segment of our own, under a name of our own
@@ -31,14 +32,13 @@ from lakebed.auth.arns import namespace_arn, object_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.link_tokens import FoundToken, LinkTokens
-from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
+from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, UnavailableError
 from lakebed.format.blocks import CHANGE_SCHEMA
 from lakebed.format.columns import Mask, column, mask
 from lakebed.format.hashing import changes_hash
-from lakebed.format.segment_check import check_file, read_checked
+from lakebed.format.segment_check import check_failed, check_file, read_checked
 from lakebed.limits import (
     SEGMENT_BYTES_MAX,
-    SEGMENT_CHECK_BYTES_INLINE,
     SEGMENT_FOLDERS_MAX,
     SEGMENT_LINKS_MAX,
 )
@@ -104,9 +104,13 @@ class Segments:
 
     async def _checked(self, repo: Repository, file: FilePath) -> pa.Table:
         parts = self._engine.parts
-        size = (await parts.workers.run(os.stat, file)).st_size
-        checkers = parts.processes if size > SEGMENT_CHECK_BYTES_INLINE else parts.workers
-        await checkers.run(check_file, str(file))
+        try:
+            # Whatever its size: a few kilobytes may unpack to gigabytes.
+            await parts.processes.run(check_file, str(file))
+        except UnavailableError as error:
+            if error.kind is not ErrorKind.HELPER_DIED:
+                raise
+            raise check_failed() from error
         return await parts.workers.run(_read, str(file), f"{repo.namespace.removesuffix('/')}/")
 
     def _require(self, repo_name: str, prefix: str, block: pa.Table) -> None:

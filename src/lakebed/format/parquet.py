@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError, ErrorKind, InvalidInputError
@@ -26,7 +27,7 @@ _WRITE_BATCH_ROWS = 64 * 1024
 _CAUTIOUS_ROWS = 8 * 1024
 
 # pyarrow reports damage by whichever of these its parsers met first.
-_DAMAGE = (pa.ArrowException, OSError, MemoryError, ValueError, OverflowError, KeyError)
+DAMAGE = (pa.ArrowException, OSError, MemoryError, ValueError, OverflowError, KeyError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +95,17 @@ def stamp(kind: FileKind, rows: int) -> dict[str, str]:
     return {_FORMAT: kind.name, _VERSION: str(kind.version), _ENTRIES: str(rows)}
 
 
-def open_file(kind: FileKind, source: Any) -> pq.ParquetFile:
-    """Return a file of the kind, of which only the footer was read; errors as for `decode`."""
+def open_file(kind: FileKind, source: Any, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    """Return a file of the kind, of which only the footer was read; errors as for `decode`.
+
+    Columns in `dictionaries` are read as they are stored: each value once, and an index for each row.
+    """
     try:
         # Reading ahead would read what a source of pieces does not hold.
-        file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
-    except _DAMAGE as error:
+        file = pq.ParquetFile(
+            source, page_checksum_verification=True, pre_buffer=False, read_dictionary=list(dictionaries)
+        )
+    except DAMAGE as error:
         raise CorruptError(ErrorKind.UNREADABLE, f"not a readable {kind.name} file: {error}") from error
     _require_kind(kind, facts_of(file))
     return file
@@ -116,10 +122,12 @@ def read_groups(
 ) -> pa.Table:
     """Return the rows of these row groups; errors as for `decode`.
 
-    With `bytes_max` no more than that is ever decoded, whatever a file from outside unpacks to.
+    With `bytes_max`, a file from outside is decoded in small batches until they take more than that. A column that the
+    file was opened with as one of `dictionaries` is measured before it is decoded. Others may unpack to anything
+    within a batch: a caller that does not trust the file confines itself (`env.confinement`).
 
     Raises:
-        InvalidInputError: `TOO_LARGE`: there is more.
+        InvalidInputError: `TOO_LARGE`: there is more, or an allocation failed.
     """
     try:
         # Threads belong to the caller: it decodes several files at once.
@@ -129,7 +137,9 @@ def read_groups(
             table = _read_within(file, groups, bytes_max)
     except InvalidInputError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
+        if bytes_max is not None and isinstance(error, MemoryError):
+            raise _too_large(bytes_max) from error
         damaged = "checksum" in str(error).lower()
         raise CorruptError(
             ErrorKind.CHECKSUM_MISMATCH if damaged else ErrorKind.UNREADABLE,
@@ -148,17 +158,39 @@ def read_groups(
 def _read_within(file: pq.ParquetFile, groups: Sequence[int], bytes_max: int) -> pa.Table:
     size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
     batches: list[pa.RecordBatch] = []
+    schema = pa.schema([_decoded_field(field) for field in file.schema_arrow])
     if size <= bytes_max:
         # What the footer says may be wrong, and a text that stands in the file once may be that of every row.
         size = 0
         for batch in file.iter_batches(_CAUTIOUS_ROWS, row_groups=list(groups), use_threads=False):
-            batches.append(batch)
-            size += batch.nbytes
+            size += sum(map(_decoded_bytes, batch.columns))
             if size > bytes_max:
                 break
+            columns = [_decoded(column) for column in batch.columns]
+            batches.append(pa.record_batch(columns, schema=schema))
     if size > bytes_max:
-        raise InvalidInputError(ErrorKind.TOO_LARGE, f"the rows take more than {bytes_max} bytes of memory")
-    return pa.Table.from_batches(batches, file.schema_arrow)
+        raise _too_large(bytes_max)
+    return pa.Table.from_batches(batches, schema)
+
+
+def _decoded_bytes(column: pa.Array) -> int:
+    """Return how much memory a column takes when it is decoded."""
+    if not isinstance(column, pa.DictionaryArray):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).take(column.indices)
+    return (pc.sum(lengths).as_py() or 0) + int(column.indices.nbytes)
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+
+
+def _decoded_field(field: pa.Field) -> pa.Field:
+    return field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+
+
+def _too_large(bytes_max: int) -> InvalidInputError:
+    return InvalidInputError(ErrorKind.TOO_LARGE, f"the rows take more than {bytes_max} bytes of memory")
 
 
 def _require_kind(kind: FileKind, facts: Mapping[bytes, bytes]) -> None:

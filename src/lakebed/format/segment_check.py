@@ -4,6 +4,14 @@ A bulk writer hands in a finished file, and what is wrong with it would be wrong
 reader from then on. So each row and each statistic is looked at once, and a refusal
 names the first row or the field. What only the catalog knows (whose addresses these are,
 whose branch the dataset is for) is checked there.
+
+A few kilobytes of Parquet may unpack to gigabytes. What costs more comes later:
+
+    1. the footer's length, the columns, the numbers of rows, row groups and datasets
+    2. the lengths of values that stand in the file once and in many rows (dictionaries)
+    3. the rows, in batches
+
+A footer may lie, and pages may unpack to anything: `check_file` confines its process.
 """
 
 from pathlib import Path
@@ -15,13 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakebed.env.confinement import confined
 from lakebed.errors import CorruptError, ErrorKind, InvalidInputError
-from lakebed.format.blocks import ENTRY_SCHEMA
+from lakebed.format.blocks import CHANGE_SCHEMA, ENTRY_SCHEMA
 from lakebed.format.bloom import build_bloom
 from lakebed.format.columns import Mask, column, mask
 from lakebed.format.hashing import changes_hash
 from lakebed.format.identity import IDENTITY_BYTES, decode_metadata, encode_metadata, identity_column
-from lakebed.format.parquet import open_file, read_groups
+from lakebed.format.parquet import DAMAGE, open_file, read_groups
 from lakebed.format.segments import (
     FOOTER_TAIL_BYTES,
     SEGMENT_FILE,
@@ -34,8 +43,12 @@ from lakebed.limits import (
     METADATA_BYTES_MAX,
     PATH_BYTES_MAX,
     SEGMENT_BYTES_MAX,
+    SEGMENT_CHECK_CPU_SECONDS,
+    SEGMENT_CHECK_MEMORY_BYTES,
     SEGMENT_DATASETS_MAX,
     SEGMENT_DECODED_BYTES_MAX,
+    SEGMENT_FOOTER_BYTES_MAX,
+    SEGMENT_GROUPS_MAX,
     SEGMENT_ROWS_MAX,
 )
 
@@ -44,7 +57,7 @@ _ZERO: Final = pa.scalar(0, pa.int64())
 _CHECKSUM: Final = r"^[!#-~]{1,256}$"
 
 
-def check_segment(data: bytes | pa.Buffer) -> SegmentFooter:
+def check_segment(data: bytes | pa.Buffer, *, datasets_max: int = SEGMENT_DATASETS_MAX) -> SegmentFooter:
     """Return the footer of a segment that somebody hands in.
 
     Raises:
@@ -55,18 +68,32 @@ def check_segment(data: bytes | pa.Buffer) -> SegmentFooter:
             ErrorKind.TOO_LARGE, f"segment of {len(data)} bytes is larger than {SEGMENT_BYTES_MAX}"
         )
     try:
-        return _check(data)
+        return _check(data, datasets_max=datasets_max)
     except CorruptError as error:
         raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, str(error)) from error
+    except InvalidInputError:
+        raise
+    except MemoryError as error:
+        raise check_failed() from error
+    except DAMAGE as error:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, f"not a readable segment file: {error}"
+        ) from error
 
 
 def check_file(path: str) -> None:
-    """Check a file as `check_segment` does, and that it is for one branch. By its name: another process can do it."""
-    count = len(check_segment(_mapped(path)).datasets)
-    if count != 1:
-        raise InvalidInputError(
-            ErrorKind.INVALID_ARGUMENT, f"segment footer: {count} datasets, and a branch takes one"
-        )
+    """Check a file as `check_segment` does, and that it is for one branch. By its name: for a helper process."""
+    with confined(memory_bytes=SEGMENT_CHECK_MEMORY_BYTES, cpu_seconds=SEGMENT_CHECK_CPU_SECONDS):
+        check_segment(_mapped(path), datasets_max=1)
+
+
+def check_failed() -> InvalidInputError:
+    """Return the error for a file that cannot be checked within the bounds of `check_file`."""
+    return InvalidInputError(
+        ErrorKind.TOO_LARGE,
+        f"checking the segment takes more than {SEGMENT_CHECK_MEMORY_BYTES} bytes of memory or"
+        f" {SEGMENT_CHECK_CPU_SECONDS:.0f} s of processor time: hand in less at a time",
+    )
 
 
 def read_checked(path: str) -> pa.Table:
@@ -84,14 +111,21 @@ def _mapped(path: str) -> pa.Buffer:
         return file.read_buffer()
 
 
-def _check(data: bytes | pa.Buffer) -> SegmentFooter:
-    footer = _footer(data)
-    if len(footer.datasets) > SEGMENT_DATASETS_MAX:
-        raise InvalidInputError(
-            ErrorKind.TOO_LARGE,
-            f"segment of {len(footer.datasets)} datasets has more than {SEGMENT_DATASETS_MAX}",
-        )
+def _check(data: bytes | pa.Buffer, *, datasets_max: int) -> SegmentFooter:
+    _check_footer_size(data)
     file = open_file(SEGMENT_FILE, pa.BufferReader(data))
+    _check_shape(file, rows_max=datasets_max * SEGMENT_ROWS_MAX)
+    footer = _footer(data)
+    count = len(footer.datasets)
+    if count > datasets_max == 1:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, f"segment footer: {count} datasets, and a branch takes one"
+        )
+    if count > datasets_max:
+        raise InvalidInputError(
+            ErrorKind.TOO_LARGE, f"segment of {count} datasets has more than {datasets_max}"
+        )
+    file = open_file(SEGMENT_FILE, pa.BufferReader(data), dictionaries=_dictionaries(file))
     for dataset in footer.datasets.values():
         if dataset.rows > SEGMENT_ROWS_MAX:
             raise InvalidInputError(
@@ -103,6 +137,46 @@ def _check(data: bytes | pa.Buffer) -> SegmentFooter:
         _check_rows(dataset.name, block)
         _check_statistics(dataset, block)
     return footer
+
+
+def _check_footer_size(data: bytes | pa.Buffer) -> None:
+    size = footer_bytes(bytes(data[max(0, len(data) - FOOTER_TAIL_BYTES) : len(data)]))
+    if size > SEGMENT_FOOTER_BYTES_MAX:
+        raise InvalidInputError(
+            ErrorKind.TOO_LARGE, f"segment footer of {size} bytes is larger than {SEGMENT_FOOTER_BYTES_MAX}"
+        )
+
+
+def _check_shape(file: pq.ParquetFile, *, rows_max: int) -> None:
+    """Refuse other columns, and more rows or row groups than a segment has, by the footer alone."""
+    if not file.schema_arrow.remove_metadata().equals(CHANGE_SCHEMA):
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT,
+            f"segment file has other columns than version {SEGMENT_FILE.version}",
+        )
+    metadata = file.metadata
+    for noun, count, most in (
+        ("rows", metadata.num_rows, rows_max),
+        ("row groups", metadata.num_row_groups, SEGMENT_GROUPS_MAX),
+    ):
+        if count > most:
+            raise InvalidInputError(ErrorKind.TOO_LARGE, f"segment of {count} {noun} has more than {most}")
+    if any(
+        metadata.row_group(group).num_columns != len(CHANGE_SCHEMA)
+        for group in range(metadata.num_row_groups)
+    ):
+        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "segment file has a row group without a column")
+
+
+def _dictionaries(file: pq.ParquetFile) -> list[str]:
+    """Return the columns of texts or bytes that the footer says have a dictionary somewhere."""
+    groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+    return [
+        field.name
+        for index, field in enumerate(CHANGE_SCHEMA)
+        if pa.types.is_string(field.type) or pa.types.is_binary(field.type)
+        if any("DICTIONARY" in name for group in groups for name in group.column(index).encodings)
+    ]
 
 
 def _footer(data: bytes | pa.Buffer) -> SegmentFooter:

@@ -19,6 +19,8 @@ _EXPRESSION = re.compile(r"([^\s~^@$]+)((?:[~^][0-9]*)*|[@$])")
 _STEP = re.compile(r"([~^])([0-9]*)")
 # More digits than any history has commits: refused before somebody computes with them.
 _DIGITS_MAX = 18
+# Each step may read a commit.
+_STEPS_MAX = 256
 
 
 class View(Enum):
@@ -61,6 +63,10 @@ def parse_expression(text: str) -> RefExpression:
     Raises:
         InvalidInputError: `INVALID_REF`.
     """
+    if text.count("~") + text.count("^") > _STEPS_MAX:
+        raise InvalidInputError(
+            ErrorKind.INVALID_REF, f"a ref takes at most {_STEPS_MAX} steps: write ~n for n of them"
+        )
     matched = _EXPRESSION.fullmatch(text)
     if matched is None:
         raise InvalidInputError(

@@ -28,6 +28,10 @@ _ACTIONS = frozenset({STAGING_WRITE, COMMIT})
 _BRACES = re.compile(r"\{([^{}]*)\}")
 # `{a,b}{c,d}…` doubles with every pair: a pattern with more choices than this is a mistake or an attack.
 _CHOICES_MAX = 64
+# As long as a few names of branches.
+_PATTERN_CHARACTERS_MAX = 1024
+# Every write asks all of them.
+_RULES_MAX = 1000
 
 
 class Protection:
@@ -102,6 +106,11 @@ def matches(pattern: str, branch: str) -> bool:
 
 
 def _check(protection: BranchProtection) -> None:
+    if len(protection.rules) > _RULES_MAX:
+        raise InvalidInputError(
+            ErrorKind.TOO_LARGE,
+            f"{len(protection.rules)} branch protection rules, {_RULES_MAX} are the most: use patterns",
+        )
     for pattern, actions in protection.rules.items():
         if not pattern:
             raise InvalidInputError(
@@ -117,6 +126,11 @@ def _check(protection: BranchProtection) -> None:
 
 @lru_cache(maxsize=1024)
 def _regex(pattern: str) -> re.Pattern[str]:
+    if len(pattern) > _PATTERN_CHARACTERS_MAX:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT,
+            f"a branch protection pattern of {len(pattern)} characters is longer than {_PATTERN_CHARACTERS_MAX}: split it",
+        )
     choices = [pattern]
     while _BRACES.search(choices[0]):
         choices = [each for choice in choices for each in _expand(choice)]

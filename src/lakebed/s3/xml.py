@@ -9,10 +9,11 @@ look any other name up among Python's codecs, some of which take quadratic time.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Final
 from xml.parsers import expat
+
+import msgspec
 
 from lakebed.limits import KIB, S3_XML_ELEMENTS_MAX
 from lakebed.s3.errors import Code, S3Error
@@ -49,13 +50,12 @@ def document(name: str, parts: Iterable[str]) -> str:
     return f'<{name} xmlns="{NAMESPACE}">{"".join(parts)}</{name}>'
 
 
-@dataclass(slots=True)
-class Node:
-    """An element that was read: its name without a namespace, its text, its children."""
+class Node(msgspec.Struct, gc=False):
+    """An element that was read: its name without a namespace, its text, its children. No cycles: they point down."""
 
     name: str
     text: str = ""
-    children: list["Node"] = field(default_factory=list)
+    children: Sequence["Node"] = ()
 
     def find(self, name: str) -> "Node | None":
         """Return the first child of that name."""
@@ -117,7 +117,10 @@ def malformed(message: str | None = None) -> S3Error:
 class _Reader:
     def __init__(self) -> None:
         self.root: Node | None = None
-        self._open: list[tuple[Node, list[str]]] = []
+        self._open: list[Node] = []
+        self._children: list[list[Node]] = []
+        self._more: dict[int, list[str]] = {}
+        """By depth: text behind the first piece of an element, which is mostly the only one."""
         self._elements = 0
 
     def declaration(self, _version: str, encoding: str | None, _standalone: int) -> None:
@@ -127,20 +130,32 @@ class _Reader:
     def start(self, name: str, _attributes: object) -> None:
         node = Node(name.rpartition(":")[2])
         if self._open:
-            self._open[-1][0].children.append(node)
+            parent = self._open[-1]
+            if not parent.children:
+                parent.children = []
+                self._children.append(parent.children)
+            self._children[-1].append(node)
         else:
             self.root = node
-        self._open.append((node, []))
+        self._open.append(node)
         self._elements += 1
         if len(self._open) > _DEPTH_MAX or self._elements > S3_XML_ELEMENTS_MAX:
             raise malformed()
 
     def end(self, _name: str) -> None:
-        node, pieces = self._open.pop()
-        node.text = "".join(pieces)
+        more = self._more.pop(len(self._open), None)
+        node = self._open.pop()
+        if more is not None:
+            node.text = "".join((node.text, *more))
+        if node.children:
+            self._children.pop()
 
     def data(self, text: str) -> None:
-        self._open[-1][1].append(text)
+        node = self._open[-1]
+        if node.text:
+            self._more.setdefault(len(self._open), []).append(text)
+        else:
+            node.text = text
 
     def refuse(self, *_arguments: object) -> None:
         raise malformed()
