@@ -324,6 +324,8 @@ REFS_DUMP_ATTEMPTS_MAX = 3
 NAMESPACE_WATCH_SECONDS = 60.0
 # What one round of that takes at most, and one repository: a full dump of a million commits is written in less.
 NAMESPACE_ROUND_SECONDS = 5.0
+# Namespaces that one round of maintenance looks at: those of 200 repositories every minute, of 10,000 every hour.
+NAMESPACE_VISITS = 32
 NAMESPACE_STEP_SECONDS = 300.0
 # How often a server looks whether refs have moved, to dump them into the namespace: what a lost database loses at most.
 REFS_DUMP_SECONDS = 300.0
@@ -341,9 +343,7 @@ TASK_LIFETIME_SECONDS = 24 * 3600.0
 # A task that did not say that it is alive for this long belongs to a dead process.
 TASK_DEAD_SECONDS = 30.0
 
-# How often a process looks whether maintenance is due: branch records stay short at twenty commits a second.
-MAINTENANCE_SECONDS = 10.0
-# Each of the two halves of a round begins nothing more after this long.
+# Both the work that is due and the pass over all repositories begin nothing more after this long in one round.
 MAINTENANCE_ROUND_SECONDS = 10.0
 # What no index leads to is looked for once an hour in each repository (a dead process's creation, old uploads, orphaned
 # segments), and once a day in every branch record.
@@ -359,8 +359,8 @@ MAINTENANCE_STEP_SECONDS = 60.0
 # What failed is left alone for a while, twice as long each time, up to the second number.
 MAINTENANCE_REST_SECONDS = 10.0
 MAINTENANCE_REST_SECONDS_MAX = 3600.0
-# The process that has the turn renews it with every round. Another one takes over when it must be dead: a round takes no
-# longer than both its halves and one step that does not answer.
+# The process that has the turn renews it with every round. Another one takes over after this and two pauses: a round
+# takes no longer than its parts and one step that does not answer.
 MAINTENANCE_TURN_SECONDS = 100.0
 # A background task that raised an exception, which none should, is started again after this long.
 BACKGROUND_RESTART_SECONDS = 1.0
@@ -614,7 +614,8 @@ assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
 assert 2 * HEAD_PATIENCE_SECONDS_MAX <= PENDING_TIMEOUT_SECONDS
 assert PIN_SECONDS < GRACE_SECONDS
 assert (
-    MAINTENANCE_TURN_SECONDS > 2 * MAINTENANCE_ROUND_SECONDS + MAINTENANCE_STEP_SECONDS + MAINTENANCE_SECONDS
+    2 * MAINTENANCE_ROUND_SECONDS + NAMESPACE_ROUND_SECONDS + MAINTENANCE_STEP_SECONDS
+    < MAINTENANCE_TURN_SECONDS
 )
 assert KV_PARTITION_BYTES_MAX + KV_KEY_BYTES_MAX < 2_704
 assert POSTGRES_STATEMENT_SECONDS < POSTGRES_REPLY_SECONDS

@@ -3,8 +3,8 @@
     1. owners   list them: if another installation has adopted the namespace, the repository becomes read-only
     2. dump     refs that have moved, every few minutes (`automatic_dumps`)
 
-A pass costs one small listing and one read of the refs for each live repository. A round is bounded in time and goes on
-where the last one stopped, so with very many repositories a pass takes longer than a minute; no safety depends on it.
+A pass costs one small listing and one read of the refs for each live repository. A round is bounded in time and in
+repositories, and goes on where the last one stopped, so with very many repositories a pass takes longer than a minute; no safety depends on it.
 One repository that fails is logged and holds up no other.
 """
 
@@ -12,7 +12,12 @@ import asyncio
 
 from lakebed.env.clock import Clock, Instant, after
 from lakebed.errors import LakebedError
-from lakebed.limits import NAMESPACE_STEP_SECONDS, NAMESPACE_WATCH_SECONDS
+from lakebed.limits import (
+    MAINTENANCE_PAGE_ITEMS,
+    NAMESPACE_STEP_SECONDS,
+    NAMESPACE_VISITS,
+    NAMESPACE_WATCH_SECONDS,
+)
 from lakebed.model.repository import Repository
 from lakebed.refs.automatic_dumps import AutomaticDumps
 from lakebed.refs.owners import OpenStore, newest_generation, read_owner
@@ -50,8 +55,8 @@ class NamespaceWatch:
             self._began = now
         ends = self._clock.monotonic() + seconds
         visited = 0
-        async for found in self._repositories.scan(after=self._cursor):
-            if self._clock.monotonic() > ends:
+        async for found in self._repositories.scan(after=self._cursor, page_items_max=MAINTENANCE_PAGE_ITEMS):
+            if self._clock.monotonic() > ends or visited >= NAMESPACE_VISITS:
                 return visited
             self._cursor = found.value.name
             if isinstance(found.value, Repository) and not found.value.taken_over_by:

@@ -66,6 +66,7 @@ from lakebed.limits import (
     ADOPTION_DEAD_SECONDS,
     CREATING_TIMEOUT_SECONDS,
     LIST_PAGE_DEFAULT,
+    SCAN_PAGE_ITEMS,
     SWAP_ATTEMPTS_MAX,
 )
 from lakebed.model.ids import EMPTY_TREE, BranchName, Nonce, RepoName, RepoUid
@@ -152,10 +153,17 @@ class Repositories:
             return None
         return Versioned(self._decoded(REPOSITORIES_PARTITION, item), item.version)
 
-    async def scan(self, *, prefix: str = "", after: str = "") -> AsyncIterator[Versioned[RepositoryRecord]]:
+    async def scan(
+        self, *, prefix: str = "", after: str = "", page_items_max: int = SCAN_PAGE_ITEMS
+    ) -> AsyncIterator[Versioned[RepositoryRecord]]:
         """Yield every record, in whatever state, by name."""
         async for items in scan_records(
-            self._kv, REPOSITORIES_PARTITION, REPOS_PREFIX, prefix=prefix, after=after
+            self._kv,
+            REPOSITORIES_PARTITION,
+            REPOS_PREFIX,
+            prefix=prefix,
+            after=after,
+            page_items_max=page_items_max,
         ):
             for item in items:
                 yield Versioned(decode_repository(item.value), item.version)
