@@ -29,6 +29,7 @@ from lakebed.objects.wrappers.metrics import MeteredObjects, ObjectMeters
 from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.objects.wrappers.sampled import SampledObjects
 from lakebed.refs.repositories import Repositories
+from lakebed.server.background import Background
 from lakebed.server.config import Config
 from lakebed.server.data_folder import DataFolder, Layout
 from lakebed.server.process import stores_open_max
@@ -106,8 +107,9 @@ async def open_engine(
         canonical = partial(canonical_namespace, data_dir=settings.data_dir)
         stores = OpenStores(open_place, clock=clock, place_of=canonical, open_max=stores_open_max())
         stack.push_async_callback(stores.close)
-        closing_idle = asyncio.create_task(stores.run())
-        stack.callback(closing_idle.cancel)
+        tasks = Background(clock)
+        stack.push_async_callback(tasks.stop)
+        tasks.start("idle_stores", stores.run)
         namespaces = _RememberedNamespaces(clock)
         external = ExternalAddresses(
             import_prefixes=config.import_prefixes, namespaces=namespaces, settings=settings
