@@ -85,7 +85,7 @@ def test_the_document_is_published(ask: Http) -> None:
 )
 def test_a_broken_request_harms_nobody(ask: Http, raw: bytes) -> None:
     host, port = ask.host.split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         try:
             connection.sendall(raw)
             connection.shutdown(socket.SHUT_WR)
@@ -131,7 +131,7 @@ def test_a_client_that_is_lost_during_an_upload_leaves_nothing(
     (name,) = {path.parent for path in store.rglob("_lakebed") if path.parent.name == repo.rpartition("/")[2]}
     before = _files(name)
     host, port = ask.host.split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(
             f"POST {repo}/branches/main/objects?path=half HTTP/1.1\r\nHost: localhost\r\n"
             f"Authorization: {ask.headers['Authorization']}\r\n{header}\r\n\r\n".encode()

@@ -31,7 +31,7 @@ def test_an_object_goes_up_and_down_without_passing_the_server(on_s3: lakefs.Bra
     on_s3.object("direct").upload(data=b"content", mode="wb", pre_sign=True, metadata={"k": "v"})
     stat = on_s3.object("direct").stat(pre_sign=True)
     assert (stat.size_bytes, stat.metadata) == (7, {"k": "v"})
-    with urllib.request.urlopen(stat.physical_address, timeout=10) as answer:
+    with urllib.request.urlopen(stat.physical_address, timeout=60) as answer:
         assert answer.read() == b"content"
     with on_s3.object("direct").reader(mode="rb", pre_sign=True) as reader:
         assert reader.read() == b"content"
@@ -68,7 +68,7 @@ def test_a_listing_has_urls_too(s3_backed: ServerProcess, on_s3: lakefs.Branch) 
             lakefs_sdk.ObjectsApi(client).list_objects("lake", "main", prefix="listed/", presign=True).results
         )
     assert found.physical_address_expiry is not None
-    with urllib.request.urlopen(found.physical_address, timeout=10) as answer:
+    with urllib.request.urlopen(found.physical_address, timeout=60) as answer:
         assert answer.read() == b"a"
 
 

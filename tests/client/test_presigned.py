@@ -86,7 +86,7 @@ def test_a_url_lets_anyone_read_one_object(main: Branch) -> None:
     signed = main.presign("shared")
 
     assert signed.physical_address_expiry is not None
-    with urllib.request.urlopen(signed.physical_address, timeout=10) as answer:
+    with urllib.request.urlopen(signed.physical_address, timeout=60) as answer:
         assert answer.read() == b"for you"
 
 

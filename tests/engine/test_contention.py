@@ -17,7 +17,7 @@ from lakebed.testing.site import Site
 COMMITTERS = 4
 # What each committer is to get done. One that always loses is given up after so many turns of every writer.
 COMMITS = 3
-TURNS_MAX = 300
+TURNS_MAX = 2_000
 
 
 async def contend(lakes: list[Lake], *, writers: int) -> None:

@@ -250,7 +250,7 @@ async def test_a_death_at_any_step_leaves_something_that_the_same_command_goes_o
         died = False
         async with cloud.installation(kv, life) as new:
             try:
-                await asyncio.wait_for(adopt(new), 20)
+                await asyncio.wait_for(adopt(new), 60)
             except Crash:
                 died = True
         left = cloud.store()._bucket.objects  # type: ignore[attr-defined]

@@ -93,7 +93,7 @@ async def test_a_worker_compacts_by_itself_and_ends_when_told(shell: Shell) -> N
     assert (await shell.branch()).sealed == ()
     assert await shell.view() == view
     worker.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
     assert (await shell.schedule()).jobs == ()
 
 
@@ -108,7 +108,7 @@ async def test_heartbeats_keep_a_slow_job_longer_than_its_first_lease(shell: She
     await shell.clock.advance(5)
     assert (await shell.branch()).sealed == ()
     worker.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
 
 
 async def test_a_worker_whose_heartbeats_do_not_arrive_stops_and_another_takes_the_job(shell: Shell) -> None:
@@ -179,7 +179,7 @@ async def test_a_worker_that_stops_gives_its_jobs_back(shell: Shell) -> None:
     await settle()
     assert len(slow.begun) == 1
     worker.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
     (job,) = (await shell.schedule()).jobs
     assert (job.state, job.failures, job.silences) == (JobState.QUEUED, 0, 0)
 
@@ -222,7 +222,7 @@ async def test_a_store_that_fails_postpones_jobs_and_never_parks_them(shell: She
     await shell.clock.advance(60)
     assert (await shell.branch()).sealed == ()
     worker.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
 
 
 async def test_a_repository_whose_store_fails_does_not_hold_up_another(shell: Shell) -> None:
@@ -240,7 +240,7 @@ async def test_a_repository_whose_store_fails_does_not_hold_up_another(shell: Sh
     assert len((await shell.branch()).sealed) == 2
     assert failing.tries <= 6
     worker.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
 
 
 async def test_a_place_that_becomes_free_during_a_poll_is_filled_at_once(
@@ -265,7 +265,7 @@ async def test_a_place_that_becomes_free_during_a_poll_is_filled_at_once(
     assert ends[1] > ends[0]
     assert ends[2] == ends[1]
     worker.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 60)
 
 
 @pytest.mark.parametrize("place", [0, 4, 9])

@@ -261,7 +261,7 @@ async def test_two_batches_of_one_dataset_are_two_objects(lake: Lake) -> None:
     shared = SharedSegments(MemoryKV(), segments=lake.segments, clock=Watched(), ids=SeededIds(7))
     blocks = [sorted_block([entry("a", str(n))]) for n in range(2)]
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         first, second = await asyncio.gather(*(shared.write(REPO, "d", block) for block in blocks))
 
     assert uploads.datasets == [{"d"}, {"d"}]
