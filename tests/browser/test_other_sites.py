@@ -12,7 +12,7 @@ import boto3
 import httpx
 import pytest
 from botocore.config import Config
-from playwright.sync_api import BrowserContext, Error, Page, Response
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Response
 
 from lakebed.api.cookies import LOGIN_COOKIE
 from lakebed.testing.server_process import ServerProcess, running_server
@@ -34,7 +34,10 @@ new Image().src = "%(other)s/it-ran";
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(
+    browser: Browser,  # first, because without one nothing needs a server
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ServerProcess]:
     """A server with the quickstart's key and an empty repository."""
     with running_server(tmp_path_factory.mktemp("server")) as running:
         assert rest(running, "POST", "/repositories", json=REPOSITORY).status_code == 201

@@ -51,19 +51,6 @@ class Call:
         """Return the JSON body; `_type` must be the operation's."""
         return cast("S", self._body)
 
-    async def whole(self) -> bytes:
-        """Return a small raw body.
-
-        Raises:
-            ClientGoneError: the client hung up before the end.
-            UnavailableError: `WORKER_BUSY`: the worker holds as much as it may.
-        """
-        parts: list[bytes] = []
-        async for chunk in self.chunks():
-            self.hold.take(len(chunk))
-            parts.append(chunk)
-        return b"".join(parts)
-
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield a raw body as it arrives.
 

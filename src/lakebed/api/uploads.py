@@ -52,7 +52,7 @@ async def _raw(call: Call) -> bytes | AsyncIterator[bytes]:
     length = call.raw_headers.get(b"content-length", b"")
     # Whoever waits to hear whether the body is wanted is told so after more than its form was looked at.
     if length.isdigit() and int(length) <= SMALL_OBJECT_BYTES_MAX and b"expect" not in call.raw_headers:
-        return await call.whole()
+        return await call.hold.whole(call.chunks())
     return call.chunks()
 
 

@@ -5,6 +5,7 @@ while it has them. A request that would exceed the total is refused with 503, be
 client may try again. Large bodies are refused earlier than small ones: three quarters of the total are theirs.
 """
 
+from collections.abc import AsyncIterable
 from typing import Final
 
 from lakebed.errors import ErrorKind, UnavailableError
@@ -49,6 +50,18 @@ class Hold:
             )
         bodies.bytes = total
         self.bytes += size
+
+    async def whole(self, pieces: AsyncIterable[bytes]) -> bytes:
+        """Return all of a small body.
+
+        Raises:
+            UnavailableError: `WORKER_BUSY`, as for `take`.
+        """
+        parts: list[bytes] = []
+        async for piece in pieces:
+            self.take(len(piece))
+            parts.append(piece)
+        return b"".join(parts)
 
     def release(self) -> None:
         """Hold nothing any more."""

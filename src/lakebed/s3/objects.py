@@ -16,7 +16,7 @@ from lakebed.s3.encryption import refuse_keys
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import content_type_of, encoded, metadata_of, shown
 from lakebed.s3.ranges import parse_range, part_range
-from lakebed.s3.signatures.body import Body, BodyPlan
+from lakebed.s3.signatures.body import BodyPlan
 from lakebed.s3.tagging import tags_of_header
 
 _OVERRIDES: Final = {
@@ -62,7 +62,7 @@ async def put_object(call: Call) -> Reply:
         call.bucket,
         branch,
         path,
-        await _whole(call, body) if is_small else aiter(body),
+        await call.hold.whole(body) if is_small else aiter(body),
         attributes=Attributes(content_type=content_type_of(headers), metadata=metadata),
         condition=write_condition(headers),
     )
@@ -147,15 +147,6 @@ def _sandboxed(sent: Headers) -> Headers:
     if is_active(named[b"content-type"]) and b"content-disposition" not in named:
         return (*sent, *SANDBOX, ATTACHMENT)
     return (*sent, *SANDBOX)
-
-
-async def _whole(call: Call, body: Body) -> bytes:
-    """Return a small object's bytes, which are held until the request is answered."""
-    parts: list[bytes] = []
-    async for piece in body:
-        call.hold.take(len(piece))
-        parts.append(piece)
-    return b"".join(parts)
 
 
 def _one_line(text: str) -> bytes:

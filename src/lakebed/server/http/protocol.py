@@ -387,8 +387,10 @@ class Connection(asyncio.Protocol):
 
     def _account(self) -> None:
         """Count what is held of requests that wait; refuse them if it is too much for the worker."""
-        # What came last may be body, which is counted as such.
-        size = self._head_bytes + max(0, self._silent_bytes - self._feed_bytes)
+        size = self._head_bytes
+        if self._incomplete is not None:
+            # What came last may be body, which is counted as such.
+            size += max(0, self._silent_bytes - self._feed_bytes)
         current = self._current
         if current is not None:
             size += current.waiting_bytes + current.head_bytes
