@@ -66,6 +66,7 @@ COUNTS = {
     "gc-repeats": 2,
     "gc-manners": 2,
     "gc-dumps": 6,
+    "adoption": 8,
 }
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from lakebed.limits import GRACE_SECONDS, SLICE_SECONDS
+from lakebed.testing.simulation.adoption_play import play_adoption
 from lakebed.testing.simulation.gc_clients import Manners
 from lakebed.testing.simulation.gc_dump_play import play_gc_dumps
 from lakebed.testing.simulation.gc_play import RULES, Habits, play_gc
@@ -368,6 +369,21 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         move=2,
         restore_run=0.7,
         collect=8,
+    ),
+    "adoption": Scenario(
+        play=partial(
+            play_adoption,
+            conditions=Conditions(
+                processes=2,
+                clients=0,
+                kills=0.0,
+                pauses=0.0,
+                ambushes=0,
+                works=False,
+                cleaning_seconds=1000.0,
+            ),
+        ),
+        reaches=("adopted: live", "two adopted at once", "old owner: repo-taken-over", "adopted as expired"),
     ),
     "gc-dumps": Scenario(
         play=partial(

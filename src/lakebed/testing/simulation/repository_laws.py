@@ -1,5 +1,7 @@
 """What may follow what in a repository's record."""
 
+from dataclasses import replace
+
 from lakebed.format.records import decode_repository
 from lakebed.model.branch import Branch
 from lakebed.model.repository import (
@@ -19,7 +21,7 @@ def check_repository(ledger: Ledger, before: bytes | None, value: bytes) -> None
     new = decode_repository(value)
     _check_successor(old, new)
     op = ledger.op
-    if isinstance(new, Repository):
+    if isinstance(new, Repository) and not isinstance(old, Repository):
         _check_live(ledger, new)
         if op is not None and op.kind == "create_repository":
             ledger.effect(op, "created", new.uid)
@@ -49,6 +51,9 @@ def _check_successor(old: RepositoryRecord | None, new: RepositoryRecord) -> Non
                 return
         case (Repository() as before, DeletingRepository() as now):
             if before.uid == now.uid:
+                return
+        case (Repository() as before, Repository() as now):
+            if now == replace(before, taken_over_by=now.taken_over_by):
                 return
     raise LawBrokenError(f"repository went from {old} to {new}")
 

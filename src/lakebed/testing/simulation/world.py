@@ -82,15 +82,15 @@ class World:
         self._limits = limits
         self._started = 0
 
-    def start_process(self) -> SimProcess:
-        """Return a new process."""
+    def start_process(self, database: Database | None = None) -> SimProcess:
+        """Return a new process, on the database or on another one, of which the laws know nothing."""
         self._started += 1
         process = SimProcess(
             f"p{self._started}",
             loop=self.loop,
             chance=self.chance.fork(f"process {self._started}"),
             network=self.network,
-            database=self.database,
+            database=database or self.database,
             buckets=self.buckets,
             clock=self.clock,
             die=self.kill,
