@@ -11,6 +11,7 @@ from lakebed.refs.keys import link_key
 from lakebed.testing.asgi import Answer, AsgiClient
 from lakebed.testing.rest import Rest, open_rest
 from tests.api.later import Later
+from tests.s3.site import site_of
 
 BACKING = "/repositories/lake/branches/main/staging/backing"
 STAT = "/repositories/lake/refs/main/objects/stat"
@@ -133,3 +134,21 @@ async def test_a_store_that_cannot_sign_says_so(admin: AsgiClient) -> None:
     answer = await admin("GET", BACKING, query={"path": "a", "presign": "true"})
     assert answer.status == 400
     assert "presign" in answer.message
+
+
+@pytest.mark.parametrize("size", [0, 100, 3_000_000, 2**62])
+async def test_an_object_of_another_size_than_it_was_staged_with_is_refused_on_both_edges(
+    rest: Rest, size: int
+) -> None:
+    address = await _issue(rest.admin)
+    store = await rest.lake.engine.store_of(rest.lake.repo)
+    await store.put(address.removeprefix("mem://lake/"), b"0123456789")
+    assert (await _link(rest.admin, address, size_bytes=size)).status == 200
+
+    answer = await rest.admin("GET", "/repositories/lake/refs/main/objects", query={"path": "a"})
+
+    assert answer.status == 410
+    assert f"the {size} bytes that it was staged with" in answer.message
+    if size:
+        site = await site_of(rest)
+        assert (await site.send(site.signed("GET", "/lake/main/a")))[0] == 410

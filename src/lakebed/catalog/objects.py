@@ -22,6 +22,7 @@ from lakebed.model.entries import Change, Entry, Tombstone
 from lakebed.model.ids import BranchName, Path, parse_path
 from lakebed.model.metadata import require_small
 from lakebed.model.repository import Repository
+from lakebed.objects.checks import cut_range
 from lakebed.objects.port import ByteRange, ObjectStore
 from lakebed.staging.conditions import Condition, IfAbsent, IfSame, require
 from lakebed.versioning.paging import BlockPage
@@ -105,9 +106,12 @@ class Objects:
             return self._bytes(repo, entry, byte_range)
         store, key = await self._place(repo, entry)
         try:
-            return await store.get(key, byte_range=wanted)
+            found = await store.get(key, byte_range=wanted)
         except NotFoundError as error:
             raise _data_missing(entry) from error
+        if len(found) != wanted.end - wanted.start:
+            raise _wrong_size(entry)
+        return found
 
     async def upload(
         self,
@@ -252,12 +256,23 @@ class Objects:
     async def _bytes(
         self, repo: Repository, entry: Entry, byte_range: ByteRange | None
     ) -> AsyncIterator[bytes]:
+        """Yield an object's bytes, each chunk after the next has come: a short object is refused before any is sent."""
+        start, end = cut_range(byte_range, entry.size_bytes)
+        held, left = b"", end - start
         store, key = await self._place(repo, entry)
         try:
             async for chunk in store.stream(key, byte_range=byte_range):
-                yield chunk
+                left -= len(chunk)
+                if left < 0:
+                    break
+                if held:
+                    yield held
+                held = chunk
         except NotFoundError as error:
             raise _data_missing(entry) from error
+        if left:
+            raise _wrong_size(entry)
+        yield held
 
     async def _place(self, repo: Repository, entry: Entry) -> tuple[ObjectStore, str]:
         """Return the store that has an entry's bytes, and their key there."""
@@ -272,6 +287,14 @@ class Objects:
             await store.put_stream(address, self._bytes(repo, entry, None))
         else:
             await store.copy(entry.address, address)
+
+
+def _wrong_size(entry: Entry) -> NotFoundError:
+    return NotFoundError(
+        ErrorKind.DATA_MISSING,
+        f"{entry.path!r} does not have the {entry.size_bytes} bytes that it was staged with at {entry.address}: "
+        "stage it again with the size of its object",
+    )
 
 
 def _data_missing(entry: Entry) -> NotFoundError:
