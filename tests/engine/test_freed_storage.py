@@ -27,6 +27,10 @@ async def test_after_the_grace_nothing_is_left_of_a_repository_deleted_with_its_
         await lake.cleaner.clean_once(after(await lake.kv.now(), 2 * GRACE_SECONDS))
 
         assert [info.key async for infos in store.list() for info in infos] == []
+        assert [infos async for infos in store.list_uploads()] == []
         assert [page async for page in lake.kv.scan(lake.repo.partition)] == []
+        if site.namespaces.startswith("local:"):
+            left = (site.folder / "objects").rglob("*")
+            assert [path for path in left if path.is_file()] == [], "no journal, no parts, no locks"
         # The name and the place are free.
         await catalog.repositories.create("lake", lake.repo.namespace)
