@@ -70,7 +70,6 @@ from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, CommitId, MetarangeId, RepoUid, parse_repo_name
 from lakebed.model.repository import CreatingRepository, Repository
 from lakebed.model.tasks import Task
-from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.dump import REFS_FOLDER, Heads, RefsDump
 from lakebed.refs.dump_files import DumpName, list_dumps, open_dump, parse_dump_key
@@ -158,9 +157,10 @@ class Adoptions:
             CorruptError: the dump is damaged.
         """
         source = source or Source()
-        self._caller.require(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(namespace))
         self._caller.require(Action.ADOPT_REPOSITORY, repository_arn(name or "*"))
-        namespace = normalise_namespace(namespace)
+        # Policies name the one spelling that is stored.
+        namespace = self._engine.repositories.places.namespace(namespace)
+        self._caller.require(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(namespace))
         store = await self._engine.open_store(namespace)
         await require_kept(store, namespace)
         await require_create_only(store, namespace, self._engine.parts.ids.token())

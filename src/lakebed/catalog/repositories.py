@@ -31,6 +31,8 @@ class Repositories:
     ) -> Repository:
         """Create a repository in an empty namespace."""
         self._caller.require(Action.CREATE_REPOSITORY, repository_arn(name))
+        # Policies name the one spelling that is stored.
+        namespace = self._engine.repositories.places.namespace(namespace)
         self._caller.require(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(namespace))
         return await self._engine.repositories.create(
             parse_repo_name(name),
@@ -87,6 +89,8 @@ class Repositories:
     async def purge(self, namespace: str, *, dry_run: bool = False) -> StorageUse:
         """Delete what a repository that was deleted without its data has left in a namespace."""
         self._caller.require(Action.RUN_GC, repository_arn("*"))
+        # Policies name the one spelling that is stored.
+        namespace = self._engine.repositories.places.namespace(namespace)
         self._caller.require(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(namespace))
         return await self._engine.repositories.purge(namespace, dry_run=dry_run)
 

@@ -63,7 +63,7 @@ class CacheFolder:
         path = self._path(name)
         temporary: Path | None = None
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # A name nobody else takes: processes that share the folder may have one number, in containers of their own.
             handle, made = tempfile.mkstemp(_TEMPORARY, dir=self._folder)
             os.close(handle)

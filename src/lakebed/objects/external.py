@@ -1,9 +1,9 @@
 """External addresses: objects that lie outside every repository and are only read.
 
 An address is admitted if, after symbolic links are resolved, it lies under a
-configured import prefix and outside every repository's namespace. Otherwise
-anyone who may stage could read any file of the server, or another repository's
-objects. It is asked when an address comes in and again before every read: links
+configured import prefix, and outside the data folder and every repository's namespace.
+Otherwise anyone who may stage could read any file of the server, its keys, or another
+repository's objects. It is asked when an address comes in and again before every read: links
 and repositories change meanwhile.
 
 What was resolved is then opened without following links, so nothing can be
@@ -20,14 +20,14 @@ from typing import TypeAlias
 from lakebed.errors import DeniedError, ErrorKind, InvalidInputError
 from lakebed.objects.drivers.local import LocalObjects
 from lakebed.objects.drivers.s3 import S3Objects
-from lakebed.objects.namespaces import PlaceUrl, canonical_namespace, is_within, overlap, parse_place
+from lakebed.objects.namespaces import PlaceUrl, is_within, overlap, parse_place
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings
 
 _LOCAL = "local://"
 
 Namespaces: TypeAlias = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
-"""Tells the namespaces of all repositories there are at this moment, in their one spelling (`canonical_namespace`).
+"""Tells the namespaces of all repositories there are at this moment, in their one spelling (`Places.canonical`).
 Whoever remembers them for a while hands out the same list until it has asked again."""
 
 
@@ -62,11 +62,13 @@ class ExternalAddresses:
         namespaces: Namespaces,
         settings: StoreSettings | None = None,
     ) -> None:
+        settings = settings or StoreSettings()
+        self._places = settings.places
         for prefix in import_prefixes:
-            parse_place(prefix)
+            self._require_public(prefix)
         self._prefixes = tuple(import_prefixes)
         self._namespaces = namespaces
-        self._settings = settings or StoreSettings()
+        self._settings = settings
         self._stores: dict[str, ObjectStore] = {}
         self._last = _Bounds(None, [], [])
 
@@ -114,6 +116,11 @@ class ExternalAddresses:
                 f"{address} does not lie under a configured import prefix: "
                 "add one that covers it to the configuration, or upload the object instead",
             )
+        if self._places.is_private(resolved):
+            raise DeniedError(
+                ErrorKind.EXTERNAL_ADDRESS,
+                f"{address} lies in the server's data folder, or around it: nothing is imported from there",
+            )
         if any(_shares(resolved, namespace) for namespace in bounds.namespaces):
             raise DeniedError(
                 ErrorKind.EXTERNAL_ADDRESS,
@@ -123,8 +130,10 @@ class ExternalAddresses:
 
     def _is_clear(self, bounds: _Bounds, folder: str) -> bool:
         resolved = f"local://{os.path.realpath(folder.removeprefix(_LOCAL))}"
-        return any(_lies_under(resolved, prefix) for prefix in bounds.prefixes) and not any(
-            _shares(resolved, namespace) for namespace in bounds.namespaces
+        return (
+            any(_lies_under(resolved, prefix) for prefix in bounds.prefixes)
+            and not self._places.is_private(resolved)
+            and not any(_shares(resolved, namespace) for namespace in bounds.namespaces)
         )
 
     async def _bounds(self) -> _Bounds:
@@ -144,7 +153,16 @@ class ExternalAddresses:
         return self._canonical(str(place)) if place.scheme == "local" else address
 
     def _canonical(self, url: str) -> str:
-        return canonical_namespace(url, self._settings.data_dir)
+        return self._places.canonical(url)
+
+    def _require_public(self, prefix: str) -> None:
+        parse_place(prefix)
+        if self._places.is_private(self._canonical(prefix)):
+            raise InvalidInputError(
+                ErrorKind.INVALID_CONFIG,
+                f"import prefix {prefix} lies in the server's data folder, or contains it: anyone who may import could read "
+                "the server's keys. Name a folder beside it, or move the data folder",
+            )
 
     def _store(self, url: str) -> ObjectStore:
         store = self._stores.get(url)

@@ -6,7 +6,7 @@ from lakebed.env.work import Workers
 from lakebed.objects.drivers.local import LocalObjects
 from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
 from lakebed.objects.drivers.s3 import S3Objects
-from lakebed.objects.namespaces import local_path, parse_place
+from lakebed.objects.namespaces import parse_place
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings as StoreSettings
 
@@ -26,6 +26,7 @@ def open_store(
 
     Raises:
         InvalidInputError: `INVALID_NAMESPACE`, `INVALID_CONFIG`.
+        UnavailableError: `STORE_UNAVAILABLE`: a local folder that the configuration does not admit.
     """
     place = parse_place(url)
     match place.scheme:
@@ -33,7 +34,9 @@ def open_store(
             bucket = buckets.setdefault(str(place), MemoryBucket()) if buckets is not None else None
             return MemoryObjects(clock=clock, bucket=bucket)
         case "local":
-            root = local_path(place, settings.data_dir)
-            return LocalObjects(root, fsync=settings.fsync, clock=clock, ids=ids, workers=workers)
+            folder = settings.places.folder(place)
+            return LocalObjects(
+                folder.path, top=folder.top, fsync=settings.fsync, clock=clock, ids=ids, workers=workers
+            )
         case _:
             return S3Objects(settings.s3_place(place.host, place.path), clock=clock, workers=workers)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.objects.places import Places
 from lakebed.objects.s3.place import S3Credentials, S3Place
 
 
@@ -12,7 +13,11 @@ class StoreSettings:
     """Settings with their defaults."""
 
     data_dir: Path | None = None
-    """Where `local://name` lies; without it only `local:///absolute` works."""
+    """Where `local://name` lies."""
+    local_roots: tuple[Path, ...] = ()
+    """Folders in which repositories may lie at `local:///absolute`."""
+    private: Path | None = None
+    """The data folder, of which nothing but `data_dir` is for repositories, and nothing for imports."""
     fsync: bool = True
     """Whether local puts survive a power cut. Without it they are fast and merely survive a crash."""
     s3_endpoint: str | None = None
@@ -23,6 +28,11 @@ class StoreSettings:
     s3_session_token: str | None = field(default=None, repr=False)
     s3_path_style: bool | None = None
     """Bucket in the path instead of the host name; None means: with an endpoint of one's own."""
+
+    @property
+    def places(self) -> Places:
+        """Which places may be used."""
+        return Places(objects=self.data_dir, roots=self.local_roots, private=self.private)
 
     def s3_place(self, bucket: str, prefix: str) -> S3Place:
         """Return the place of a bucket and prefix.

@@ -13,7 +13,7 @@ later one is there (`require_owned`): what it deletes after that, it has publish
 reads what was published after it has created its file.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -27,7 +27,6 @@ from lakebed.errors import (
 from lakebed.format.owners import OWNER, OWNERS_FOLDER, Owner, generation_of, owner_key
 from lakebed.model.ids import RepoName, RepoUid
 from lakebed.model.repository import Repository
-from lakebed.objects.namespaces import places_above
 from lakebed.objects.port import ObjectStore
 
 OpenStore = Callable[[str], Awaitable[ObjectStore]]
@@ -153,9 +152,15 @@ async def require_create_only(store: ObjectStore, namespace: str, probe: str) ->
 
 
 async def require_unowned(
-    open_store: OpenStore, namespace: str, uid: RepoUid, *, allow_data: bool, adopting: bool = False
+    open_store: OpenStore,
+    namespace: str,
+    uid: RepoUid,
+    *,
+    above: Sequence[str],
+    allow_data: bool,
+    adopting: bool = False,
 ) -> None:
-    """Look for anyone else in the namespace, above it and below. The own marker must be there already.
+    """Look for anyone else in the namespace, in the places `above` it, and below. The own marker must be there already.
 
     Who adopts the namespace takes it from the repository whose marker lies in it.
 
@@ -169,11 +174,14 @@ async def require_unowned(
                 continue
             if adopting and info.key.startswith(_PREFIX):
                 continue
-            if not allow_data or info.key.startswith(_PREFIX) or f"/{_PREFIX}" in info.key:
-                raise _in_use(namespace, f"it holds {info.key!r}")
-    for above in places_above(namespace):
-        async for infos in (await open_store(above)).list(_PREFIX):
-            raise _in_use(namespace, f"{above} belongs to a repository ({infos[0].key})")
+            if info.key.startswith(_PREFIX) or f"/{_PREFIX}" in info.key:
+                raise _in_use(namespace, f"a repository lies in it or below it ({info.key})")
+            if not allow_data:
+                # What other files are called is not for the caller to know.
+                raise _in_use(namespace, "it holds data")
+    for place in above:
+        async for infos in (await open_store(place)).list(_PREFIX):
+            raise _in_use(namespace, f"{place} belongs to a repository ({infos[0].key})")
 
 
 def _in_use(namespace: str, why: str) -> InvalidInputError:

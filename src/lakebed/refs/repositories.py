@@ -37,7 +37,7 @@ a namesake's data. What such latecomers may still write is why an entry becomes 
 only after a grace period.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -79,7 +79,8 @@ from lakebed.model.repository import (
     Repository,
     RepositoryRecord,
 )
-from lakebed.objects.namespaces import normalise_namespace, overlap
+from lakebed.objects.namespaces import overlap
+from lakebed.objects.places import Places
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.backoff import back_off
 from lakebed.refs.branches import branch_names, new_branch
@@ -107,8 +108,8 @@ _FIRST_MESSAGE = "Repository created"
 class Repositories:
     """Every repository of one installation.
 
-    `canonical` maps a namespace to the place it means, where two spellings can mean
-    the same one (`local://name` is a folder that has an absolute path, too).
+    `places` says what a namespace means, where two spellings can mean the same place (`local://name` is a folder that
+    has an absolute path, too), and which places may be used.
     """
 
     def __init__(
@@ -118,14 +119,14 @@ class Repositories:
         open_store: OpenStore,
         clock: Clock,
         ids: IdSource,
-        canonical: Callable[[str], str] = normalise_namespace,
+        places: Places | None = None,
         lifetimes: Lifetimes = Lifetimes(),  # noqa: B008  a frozen value
     ) -> None:
         self._kv = kv
         self._open_store = open_store
         self._clock = clock
         self._ids = ids
-        self._canonical = canonical
+        self.places = places or Places()
         self._lifetimes = lifetimes
         self._decoded = Decoded(decode_repository)
 
@@ -201,7 +202,7 @@ class Repositories:
             InvalidInputError: `INVALID_NAMESPACE`; `NAMESPACE_IN_USE`.
             ConflictError: it took so long that it was given up.
         """
-        namespace = normalise_namespace(namespace)
+        namespace = self.places.namespace(namespace)
         store = await self._open_store(namespace)
         claim = await self._claim(name, namespace)
         repo = Repository(
@@ -266,9 +267,9 @@ class Repositories:
             AlreadyExistsError: `REPO_EXISTS`: it is being purged.
             InvalidInputError: `NAMESPACE_IN_USE`; `INVALID_NAMESPACE`: it holds what no repository has put there, or nothing.
         """
-        namespace = normalise_namespace(namespace)
+        namespace = self.places.namespace(namespace)
         store = await self._open_store(namespace)
-        claim = await self._claim(_purge_name(self._canonical(namespace)), namespace)
+        claim = await self._claim(_purge_name(self.places.canonical(namespace)), namespace)
         uid = claim.value.uid
         try:
             await put_marker(store, claim.value.name, uid)
@@ -426,17 +427,24 @@ class Repositories:
     async def _require_alone(
         self, namespace: str, uid: RepoUid, *, allow_data: bool, adopting: bool = False
     ) -> None:
-        place = self._canonical(namespace)
+        place = self.places.canonical(namespace)
         async for found in self.scan():
             other = found.value
             if isinstance(other, GoneRepository) or other.uid == uid:
                 continue
-            if overlap(self._canonical(other.namespace), place):
+            if overlap(self.places.canonical(other.namespace), place):
                 raise InvalidInputError(
                     ErrorKind.NAMESPACE_IN_USE,
                     f"namespace {namespace} is in use: repository {other.name} has {other.namespace}",
                 )
-        await require_unowned(self._open_store, place, uid, allow_data=allow_data, adopting=adopting)
+        await require_unowned(
+            self._open_store,
+            place,
+            uid,
+            above=self.places.above(place),
+            allow_data=allow_data,
+            adopting=adopting,
+        )
 
     async def _go_live(self, repo: Repository, claimed: Version, committer: str) -> None:
         key = repo_key(repo.name)

@@ -130,6 +130,7 @@ def load_config(
         kv_url=given["database"],
         storage=StoreSettings(
             fsync=given["storage.local.fsync"],
+            local_roots=tuple(Path(each) for each in given["storage.local.roots"]),
             s3_endpoint=given["storage.s3.endpoint"],
             s3_region=given["storage.s3.region"],
             s3_access_key_id=given["storage.s3.access_key_id"],

@@ -14,6 +14,7 @@ lakebed.toml       settings, if somebody put them here
 import errno
 import fcntl
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -22,6 +23,11 @@ from lakebed.errors import CorruptError, ErrorKind, InvalidInputError, LakebedEr
 
 LAYOUT_VERSION = 1
 _FOLDERS = ("kv", "objects", "cache", "tmp")
+_FOLDER_MODE = 0o700
+_FILE_MODE = 0o600
+# Bodies that were being received, and files of imports and adoptions: only processes under the lock make them. `lakebed verify` may run
+# beside the server, so its files are not touched.
+_LEFT = ("spool-", "import-", "adopt-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +111,20 @@ class DataFolder:
             ) from error
         self._check_version()
         for name in _FOLDERS:
-            (self.path / name).mkdir(exist_ok=True)
+            (self.path / name).mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            # Folders that an earlier version made were open to other accounts.
+            (self.path / name).chmod(_FOLDER_MODE)
+        self._empty_tmp()
         # What is stored below is synced by whoever stores it; these names are not.
         _sync(self.path)
+
+    def _empty_tmp(self) -> None:
+        """Remove what processes that were killed left in `tmp/`: none of them runs while this one takes the lock."""
+        for left in [each for prefix in _LEFT for each in (self.path / "tmp").glob(f"{prefix}*")]:
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
 
     def _check_version(self) -> None:
         marker = self.path / "VERSION"
@@ -147,15 +164,16 @@ def is_data_folder(path: Path) -> bool:
 
 def _make_folder(path: Path) -> None:
     missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for made in missing:
+    for made in reversed(missing):
+        made.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         _sync(made.parent)
 
 
 def _write_whole(path: Path, content: bytes) -> None:
     """Write a file that is there whole or not at all, whenever the machine stops."""
     temporary = path.with_name(f"{path.name}.new")
-    with temporary.open("wb") as file:
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+    with os.fdopen(handle, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -5,7 +5,6 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 
 from prometheus_client import CollectorRegistry
 
@@ -21,7 +20,6 @@ from lakebed.kv.wrappers.sampled import SampledKV
 from lakebed.model.repository import GoneRepository
 from lakebed.objects.drivers.memory import MemoryBucket
 from lakebed.objects.external import ExternalAddresses
-from lakebed.objects.namespaces import canonical_namespace
 from lakebed.objects.open import open_store
 from lakebed.objects.open_stores import OpenStores
 from lakebed.objects.port import ObjectStore
@@ -91,7 +89,9 @@ async def open_engine(
             kind = MeteredKV if kv.capabilities.engine_time else SampledKV
             kv = kind(kv, registry=registry, clock=clock)
         meters = ObjectMeters(registry) if registry is not None else None
-        settings = replace(config.storage, data_dir=config.storage.data_dir or folder.objects)
+        settings = replace(
+            config.storage, data_dir=config.storage.data_dir or folder.objects, private=folder.path
+        )
         buckets: dict[str, MemoryBucket] = {}
 
         def open_place(place: str) -> ObjectStore:
@@ -104,8 +104,8 @@ async def open_engine(
                 store = metered(store, meters=meters, clock=clock)
             return store if is_local else RetryingObjects(store, clock=clock, ids=ids)
 
-        canonical = partial(canonical_namespace, data_dir=settings.data_dir)
-        stores = OpenStores(open_place, clock=clock, place_of=canonical, open_max=stores_open_max())
+        places = settings.places
+        stores = OpenStores(open_place, clock=clock, place_of=places.usable, open_max=stores_open_max())
         stack.push_async_callback(stores.close)
         tasks = Background(clock)
         stack.push_async_callback(tasks.stop)
@@ -120,7 +120,7 @@ async def open_engine(
                 kv=kv,
                 stores=stores,
                 external=external,
-                canonical_namespace=canonical,
+                places=places,
                 cache=RangeCache(
                     folder.cache, workers=workers, bytes_max=config.cache_bytes, fills=not background
                 ),
@@ -143,7 +143,7 @@ async def open_engine(
         )
         await require_in_place(kv)
         await (wired.engine.agreement.require() if looking else wired.engine.agreement.join())
-        namespaces.ask(wired.engine.repositories, canonical)
+        namespaces.ask(wired.engine.repositories, places.canonical)
         stack.push_async_callback(wired.engine.parts.staging.drain)
         stack.push_async_callback(wired.sessions.tasks.drain)
         yield wired

@@ -17,7 +17,6 @@ from lakebed.kv.copying import CopyableKV, Progress, copy_store, copyable, relea
 from lakebed.kv.open import open_kv
 from lakebed.kv.port import KVStore
 from lakebed.model.repository import GoneRepository
-from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.agreement import Agreement
 from lakebed.refs.repositories import Repositories
@@ -162,9 +161,7 @@ async def _local_namespaces(kv: KVStore) -> list[str]:
     async def no_store(namespace: str) -> ObjectStore:
         raise AssertionError(namespace)
 
-    repositories = Repositories(
-        kv, open_store=no_store, clock=SystemClock(), ids=SystemIds(), canonical=normalise_namespace
-    )
+    repositories = Repositories(kv, open_store=no_store, clock=SystemClock(), ids=SystemIds())
     found = [each.value async for each in repositories.scan()]
     return [
         each.namespace

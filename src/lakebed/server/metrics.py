@@ -22,7 +22,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 def fresh_folder(folder: Path) -> Path:
     """Return the folder of all metrics, empty."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(mode=0o700, parents=True)
     return folder
 
 
@@ -31,7 +31,7 @@ class Metrics:
 
     def __init__(self, folder: Path, process: str, operations: Iterable[str], *, shared: bool) -> None:
         """Count in `folder`; `shared` if the Prometheus library does so too."""
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._shared = shared
         self.registry = CollectorRegistry()

@@ -221,6 +221,13 @@ def _host_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _folders(text: str) -> tuple[str, ...]:
+    folders = _parts(text)
+    if not all(folder.startswith("/") for folder in folders):
+        raise ValueError(text)
+    return folders
+
+
 def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -238,6 +245,10 @@ _LIST: Final = _ListKind("a list of texts (in a variable: with commas between th
 
 _HOSTS: Final = _CheckedListKind("a list of host names, each with a port or without", _host_names, list)
 _NETWORKS: Final = _CheckedListKind("a list of addresses and networks, as 10.0.0.0/8", _networks, list)
+
+_FOLDERS: Final = _CheckedListKind(
+    "a list of absolute folders (in a variable: with commas between them)", _folders, list
+)
 
 _S3_KEY: Final = "storage.s3.access_key_id"
 
@@ -340,6 +351,12 @@ SETTINGS: Final[dict[str, Setting]] = {
             kind=_one_of("local", "s3"),
             default="local",
             meaning="The storage that clients are told of: `local` or `s3`.",
+        ),
+        Setting(
+            name="storage.local.roots",
+            kind=_FOLDERS,
+            default=(),
+            meaning="Folders in or below which a repository may lie at `local:///folder`, absolute; without any, only `local://name` works.",
         ),
         Setting(
             name="storage.local.import_prefixes",

@@ -5,7 +5,7 @@ built cold, and the commands run what needs running.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from lakebed.model.lifetimes import Lifetimes
 from lakebed.model.repository import Repository
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.open_stores import OpenStores
+from lakebed.objects.places import Places
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.slices import SliceNamer
 from lakebed.refs.agreement import Agreement
@@ -69,7 +70,7 @@ class Surroundings:
     kv: KVStore
     stores: OpenStores
     external: ExternalAddresses
-    canonical_namespace: Callable[[str], str]
+    places: Places
     cache: RangeCache
     workers: Workers
     processes: Workers
@@ -121,7 +122,7 @@ def wire(around: Surroundings) -> Wired:
         open_store=around.stores.at,
         clock=clock,
         ids=ids,
-        canonical=around.canonical_namespace,
+        places=around.places,
         lifetimes=around.lifetimes,
     )
 

@@ -10,6 +10,7 @@ starts again, so sums never go down.
 """
 
 import mmap
+import os
 import struct
 from array import array
 from bisect import bisect_left
@@ -44,7 +45,8 @@ class RequestMeter:
         if file is None:
             self._memory: mmap.mmap | bytearray = bytearray(size)
         else:
-            with file.open("x+b") as opened:
+            made = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(made, "r+b") as opened:
                 opened.truncate(size)
                 self._memory = mmap.mmap(opened.fileno(), size)
         self._memory[: len(head)] = head

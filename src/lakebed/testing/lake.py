@@ -26,6 +26,7 @@ from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.open import open_store
 from lakebed.objects.open_stores import OpenStores
+from lakebed.objects.places import Places
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings
 from lakebed.refs.cleaner import Cleaner
@@ -114,7 +115,7 @@ async def open_wired(
                 kv=store_kv,
                 stores=stores,
                 external=OutsideMemory(outside or MemoryObjects()),
-                canonical_namespace=normalise_namespace,
+                places=Places(),
                 cache=RangeCache(None, workers=workers),
                 workers=workers,
                 processes=workers,

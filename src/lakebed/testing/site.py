@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from lakebed.committed.cache import RangeCache
@@ -14,7 +13,6 @@ from lakebed.kv.drivers.postgres import PostgresKV
 from lakebed.kv.port import KVStore
 from lakebed.model.repository import GoneRepository
 from lakebed.objects.external import ExternalAddresses
-from lakebed.objects.namespaces import canonical_namespace
 from lakebed.objects.open import open_store
 from lakebed.objects.open_stores import OpenStores
 from lakebed.objects.port import ObjectStore
@@ -54,7 +52,7 @@ class Site:
                 stack.push_async_callback(kv.close)
             workers = ThreadWorkers(2)
             stack.callback(workers.close)
-            canonical = partial(canonical_namespace, data_dir=self.settings.data_dir)
+            places = self.settings.places
 
             def open_place(place: str) -> ObjectStore:
                 if place in self.in_memory:
@@ -64,13 +62,13 @@ class Site:
                     self.in_memory[place] = store
                 return store
 
-            stores = OpenStores(open_place, clock=clock, place_of=canonical)
+            stores = OpenStores(open_place, clock=clock, place_of=places.usable)
             stack.push_async_callback(stores.close)
 
             async def namespaces() -> list[str]:
                 repositories = wired.engine.repositories.scan()
                 return [
-                    canonical(found.value.namespace)
+                    places.canonical(found.value.namespace)
                     async for found in repositories
                     if not isinstance(found.value, GoneRepository)
                 ]
@@ -84,7 +82,7 @@ class Site:
                     kv=kv,
                     stores=stores,
                     external=external,
-                    canonical_namespace=canonical,
+                    places=places,
                     cache=RangeCache(self.folder / f"cache-{ids.token()}", workers=workers),
                     workers=workers,
                     processes=processes or InlineWorkers(),

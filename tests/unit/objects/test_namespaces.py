@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.objects.drivers.local import LocalObjects
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.drivers.s3 import S3Objects
@@ -12,7 +12,7 @@ from lakebed.objects.namespaces import canonical_namespace, is_within, overlap, 
 from lakebed.objects.open import open_store
 from lakebed.objects.settings import StoreSettings
 
-KEYS = StoreSettings(s3_access_key_id="id", s3_secret_access_key="secret")
+KEYS = StoreSettings(s3_access_key_id="id", s3_secret_access_key="secret", local_roots=(Path("/abs"),))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_an_unknown_scheme_is_refused_with_those_there_are() -> None:
 
 
 def test_a_name_without_a_data_folder_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="data folder"):
+    with pytest.raises(UnavailableError, match="data folder"):
         open_store("local://name", StoreSettings())
 
 

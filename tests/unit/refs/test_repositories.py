@@ -19,6 +19,7 @@ from lakebed.limits import CREATING_TIMEOUT_SECONDS, GRACE_SECONDS, SWAP_ATTEMPT
 from lakebed.model.ids import EMPTY_TREE, BranchName, RepoName, StagingToken, TagName
 from lakebed.model.layers import TokenLayer
 from lakebed.model.repository import CreatingRepository, GoneRepository, Repository
+from lakebed.objects.places import Places
 from tests.unit.refs.world import Call, Crash, Fault, Late, World
 
 LAKE = RepoName("lake")
@@ -243,7 +244,12 @@ async def test_the_cleaner_leaves_a_creation_alone_that_is_not_stale(world: Worl
 
 async def test_two_spellings_of_one_place_are_one_place(world: World) -> None:
     await world.create_repository("first", "mem://bucket/lake")
-    world.repositories._canonical = lambda text: text.replace("alias", "bucket/lake")
+
+    class Aliased(Places):
+        def canonical(self, namespace: str) -> str:
+            return namespace.replace("alias", "bucket/lake")
+
+    world.repositories.places = Aliased()
     with pytest.raises(InvalidInputError) as caught:
         await world.create_repository("second", "mem://alias/deeper")
     assert caught.value.kind is ErrorKind.NAMESPACE_IN_USE

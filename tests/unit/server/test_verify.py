@@ -8,6 +8,7 @@ import pytest
 
 from lakebed.cli.main import main
 from lakebed.committed.names import METARANGES_FOLDER, RANGES_FOLDER
+from lakebed.objects.settings import StoreSettings
 from lakebed.server.config import Config
 from lakebed.server.data_folder import DataFolder
 from lakebed.server.installation import open_installation
@@ -109,13 +110,20 @@ def test_a_database_elsewhere_needs_no_data_folder(
     database = f"lmdb://{tmp_path}/database"
 
     async def fill() -> None:
-        async with open_installation(Config(data=tmp_path / "server", kv_url=database)) as wired:
+        async with open_installation(
+            Config(
+                data=tmp_path / "server",
+                kv_url=database,
+                storage=StoreSettings(local_roots=(tmp_path / "lake",)),
+            )
+        ) as wired:
             await wired.catalog.repositories.create("lake", f"local://{tmp_path}/lake")
             await wired.catalog.objects.upload("lake", "main", "a", b"one")
 
     asyncio.run(fill())
     monkeypatch.setenv("LAKEBED_DATA", str(tmp_path / "none"))
     monkeypatch.setenv("LAKEBED_DATABASE", database)
+    monkeypatch.setenv("LAKEBED_STORAGE_LOCAL_ROOTS", str(tmp_path / "lake"))
 
     assert run(monkeypatch, "verify", "lake") == 0
 

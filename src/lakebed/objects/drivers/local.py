@@ -79,8 +79,8 @@ class _Open:
 class LocalObjects:
     """An `ObjectStore` in the folder `root`, which the first write makes. It belongs to one event loop.
 
-    A `read_only` one is for folders of others: it leaves nothing there, ever. When the store is removed, so are empty
-    folders above it that lie below `top`.
+    A `read_only` one is for folders of others: it leaves nothing there, ever. Below `top` no link is followed, and when
+    the store is removed, so are empty folders above it that lie there.
     """
 
     def __init__(
@@ -295,7 +295,7 @@ class LocalObjects:
         if not self._read_only and is_root(self._path):
             return (await self._open()).root.files
         with translated(self._path):
-            return view_folder(self._path, self._disk)
+            return view_folder(self._path, self._top, self._disk)
 
     async def _open(self) -> _Open:
         if self._read_only:
@@ -312,6 +312,7 @@ class LocalObjects:
         with translated(self._path):
             return open_local_root(
                 self._path,
+                top=self._top,
                 disk=self._disk,
                 clock=self._clock,
                 ids=self._ids,

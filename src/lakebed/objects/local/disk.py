@@ -14,8 +14,9 @@ from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.limits import STREAM_CHUNK_BYTES
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_FILE_MODE: Final = 0o644
-_FOLDER_MODE: Final = 0o755
+# For the server's account alone: who may read an object is for policies to say.
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
 _SYNC_FILE_RANGE_WRITE: Final = 2
 # From 0, and 0 bytes, which means to the end; a plain 0 would be passed as half of what the call takes.
 _ALL: Final = ctypes.c_int64(0)

@@ -154,9 +154,16 @@ class Folders:
         return folder
 
 
-def open_root(path: str) -> Folder:
-    """Return the folder at `path`, through whatever links lead there: the operator chose it."""
-    return Folder(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+def open_root(path: str, top: str | None = None) -> Folder:
+    """Return the folder at `path`, through whatever links lead to `top`, or to `path` if there is none: the operator chose
+    that folder. Below it no link is followed.
+    """
+    if top is None or not path.startswith(f"{top.rstrip('/')}/"):
+        return Folder(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    folder = open_root(top)
+    for segment in path[len(top) :].strip("/").split("/"):
+        folder = subfolder(folder, segment)
+    return folder
 
 
 def made(folders: Folders, path: str) -> Folder:

@@ -107,7 +107,14 @@ class OpenRoot:
 
 
 def open_local_root(
-    path: str, *, disk: Disk, clock: Clock, ids: IdSource, fsync: bool, journal_bytes_max: int
+    path: str,
+    *,
+    top: str | None = None,
+    disk: Disk,
+    clock: Clock,
+    ids: IdSource,
+    fsync: bool,
+    journal_bytes_max: int,
 ) -> OpenRoot:
     """Return the root at `path`, made if need be.
 
@@ -120,7 +127,13 @@ def open_local_root(
         # A folder is missing if another process removed the root, as empty, since it was made here.
         with suppress(FileNotFoundError):
             opened = _open_once(
-                path, disk=disk, clock=clock, ids=ids, fsync=fsync, journal_bytes_max=journal_bytes_max
+                path,
+                top=top,
+                disk=disk,
+                clock=clock,
+                ids=ids,
+                fsync=fsync,
+                journal_bytes_max=journal_bytes_max,
             )
             if opened is not None:
                 return opened
@@ -128,11 +141,18 @@ def open_local_root(
 
 
 def _open_once(
-    path: str, *, disk: Disk, clock: Clock, ids: IdSource, fsync: bool, journal_bytes_max: int
+    path: str,
+    *,
+    top: str | None,
+    disk: Disk,
+    clock: Clock,
+    ids: IdSource,
+    fsync: bool,
+    journal_bytes_max: int,
 ) -> OpenRoot | None:
     """Return the open root, or None if it was removed while this process waited for `OPENING`."""
-    _make_root(Path(path), disk)
-    root = open_root(path)
+    _make_root(Path(path), top, disk)
+    root = open_root(path, top)
     folders = Folders(root, disk)
     state = made(folders, STATE)
     _check_version(state)
@@ -179,10 +199,10 @@ def is_root(path: str) -> bool:
     return os.path.lexists(f"{path}/{STATE}")
 
 
-def view_folder(path: str, disk: Disk) -> Files | None:
+def view_folder(path: str, top: str | None, disk: Disk) -> Files | None:
     """Return the files of a folder that holds no store yet, for reading; None if there is no folder."""
     try:
-        root = open_root(path)
+        root = open_root(path, top)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return Files(Folders(root, disk), disk, state=None)
@@ -191,7 +211,7 @@ def view_folder(path: str, disk: Disk) -> Files | None:
 def remove_empty_folders(path: str, top: str | None, disk: Disk) -> None:
     """Remove the folder at `path`, and those below it, as far as they are empty; then those above it below `top`."""
     try:
-        root = open_root(path)
+        root = open_root(path, top)
     except (FileNotFoundError, NotADirectoryError):
         root = None
     if root is not None:
@@ -199,7 +219,7 @@ def remove_empty_folders(path: str, top: str | None, disk: Disk) -> None:
     folder = Path(path)
     with suppress(OSError):  # Not empty, or another was faster.
         while True:
-            above = open_root(str(folder.parent))
+            above = open_root(str(folder.parent), top)
             disk.remove_folder(above.fd, folder.name)
             disk.sync(above.fd, Sync.ROOT_ENTRY)
             folder = folder.parent
@@ -259,11 +279,11 @@ def _make_true(frame: Frame, files: Files, scratch: Scratch) -> None:
             pass
 
 
-def _make_root(path: Path, disk: Disk) -> None:
+def _make_root(path: Path, top: str | None, disk: Disk) -> None:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     # If it is there, whoever made it may have died before it was safe.
     for folder in reversed(missing or [path]):
-        above = open_root(str(folder.parent))
+        above = open_root(str(folder.parent), top)
         with suppress(FileExistsError):
             disk.make_folder(above.fd, folder.name)
         disk.sync(above.fd, Sync.ROOT_ENTRY)

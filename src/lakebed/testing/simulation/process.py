@@ -29,6 +29,7 @@ from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.open_stores import OpenStores
+from lakebed.objects.places import Places
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.wrappers.retry import RetryingObjects
 from lakebed.refs.segment_sweeper import SegmentSweeper
@@ -147,7 +148,7 @@ class SimProcess:
                 kv=kv,
                 stores=self.stores,
                 external=ExternalAddresses(import_prefixes=(), namespaces=lambda: ()),
-                canonical_namespace=normalise_namespace,
+                places=Places(),
                 cache=RangeCache(None, workers=workers),
                 workers=workers,
                 processes=ProcessWorkers(2, died=helper_died, open_pool=self.helpers.open_pool),
