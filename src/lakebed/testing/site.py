@@ -113,5 +113,5 @@ class Site:
 
 
 def local_settings(folder: Path) -> StoreSettings:
-    """Local files, as an embedded installation has them."""
-    return StoreSettings(data_dir=folder / "objects")
+    """Local files, as an embedded installation has them; repositories may lie anywhere in the folder."""
+    return StoreSettings(data_dir=folder / "objects", local_roots=(folder,))
