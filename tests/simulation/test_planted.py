@@ -62,7 +62,12 @@ def lost_replies_not_recognised(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_grace(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cleaner, "GRACE_SECONDS", 0.0)
+    patch.setattr(
+        cleaner.Cleaner,
+        "_grace_seconds",
+        property(lambda _self: 0.0, lambda _self, _value: None),
+        raising=False,
+    )
 
 
 def counters_forgotten_with_the_branch(patch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,9 @@ class Laws:
         self._ledger.history.tick()
         if ":" in partition:
             self._check_droppable(partition)
+        elif partition == TODO_PARTITION:
+            for key in keys:
+                self._check_struck(key)
         elif self._truth.is_live(partition):
             for key in keys:
                 self._check_deletable(partition, key)

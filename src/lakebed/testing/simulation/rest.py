@@ -5,7 +5,7 @@ from functools import partial
 
 from lakebed.errors import ErrorKind
 from lakebed.limits import GRACE_SECONDS
-from lakebed.model.branch import Branch
+from lakebed.model.branch import Branch, DeletedBranch
 from lakebed.model.ids import BranchName, Path
 from lakebed.model.layers import Layer, SegmentLayer, layer_name
 from lakebed.model.segments import SegmentName, parse_segment_key, protects, segment_key
@@ -157,6 +157,8 @@ def check_no_leaks(world: World) -> None:
                 left -= {key for key in left if _is_protected(record, parse_segment_key(key))}
             if record.retired:
                 raise LawBrokenError(f"{record.name} still has retired layers: {record.retired}")
+            if isinstance(record, DeletedBranch):
+                raise LawBrokenError(f"the tombstone of {record.name} is left, and nothing needs it")
         if left:
             raise LawBrokenError(f"segments of nobody: {sorted(left)}")
     for partition, rows in sorted(world.truth.partitions.items()):
