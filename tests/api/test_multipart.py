@@ -11,6 +11,7 @@ from lakebed.format.links import decode_link
 from lakebed.limits import GRACE_SECONDS, LINK_LIFETIME_SECONDS, METADATA_BYTES_MAX, SLICE_SECONDS
 from lakebed.model.ids import BranchName, Path
 from lakebed.objects.drivers.memory import MemoryObjects
+from lakebed.objects.open_stores import LeasedObjects
 from lakebed.objects.port import Capabilities, ETag, Part
 from lakebed.refs.keys import link_key
 from lakebed.testing.asgi import Answer
@@ -24,7 +25,9 @@ PATH = {"path": "a"}
 
 async def _signing(rest: Rest, patch: pytest.MonkeyPatch) -> MemoryObjects:
     """Let the store in memory pretend that somebody could use its URLs."""
-    store = await rest.lake.engine.store_of(await rest.lake.engine.repo("lake"))
+    leased = await rest.lake.engine.store_of(await rest.lake.engine.repo("lake"))
+    assert isinstance(leased, LeasedObjects)
+    store = (await leased._stores.lease(leased._place)).store
     assert isinstance(store, MemoryObjects)
 
     async def sign_parts(key: str, upload: str, numbers: Sequence[int], *, seconds: int) -> Sequence[str]:
