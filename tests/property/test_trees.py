@@ -11,7 +11,7 @@ from tests.property.entries_strategies import changes, entry, paths, trees
 
 from lakebed.committed import apply
 from lakebed.committed.cache import RangeCache
-from lakebed.committed.trees import Trees
+from lakebed.committed.trees import MergedInto, Trees
 from lakebed.env.work import InlineWorkers
 from lakebed.format.blocks import block_entries, change_block, entry_block
 from lakebed.format.cut import CutRule
@@ -219,6 +219,38 @@ def test_merge_of_unrelated_trees_equals_deciding_path_by_path(rule, base, sourc
         forest = Forest(rule)
         ids = [await forest.plant(rows) for rows in (base, source, dest)]
         await check_merge(forest, ids, (base, source, dest), strategy)
+
+    run(check())
+
+
+@given(RULES, trees, changes, st.lists(changes, min_size=2, max_size=4), strategies, st.booleans())
+def test_a_merge_done_again_is_what_it_would_be_if_it_were_the_first(
+    rule, base, ours, theirs, strategy, anew
+):
+    """Also where each dest has files of its own (`anew`), with rows that another had, too."""
+
+    async def check():
+        forest, nonce = Forest(rule), Nonce("operation")
+        root = await forest.plant(base)
+        source = (await forest.trees.apply(root, change_block(ours.values()), nonce=forest.nonce)).id
+        dest, earlier = root, None
+        for moved in theirs:
+            dest = (await forest.trees.apply(dest, change_block(moved.values()), nonce=forest.nonce)).id
+            if anew:
+                dest = await forest.plant(await forest.rows(dest))
+            first = await forest.trees.merge(root, source, dest, strategy=strategy, nonce=forest.nonce)
+            again = await forest.trees.merge(
+                root, source, dest, strategy=strategy, earlier=earlier, nonce=nonce
+            )
+            assert (again.conflicts, again.conflicts_total) == (first.conflicts, first.conflicts_total)
+            assert again.counts == first.counts
+            assert await forest.rows(again.id) == await forest.rows(first.id)
+            assert await forest.cuts(again.id) == await forest.cuts(first.id)
+            # Of an older dest nothing is left but what the new one has, too.
+            ours_now = {info.id for tree in (dest, source) for info in await forest.trees.ranges(tree)}
+            theirs_now = {info.id for info in await forest.trees.ranges(again.id)} - ours_now
+            assert all(name.endswith(nonce) for name in theirs_now)
+            earlier = None if again.conflicts else MergedInto(dest=dest, merged=again)
 
     run(check())
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakebed.committed import apply, diff, lookup, replace, scan
 from lakebed.committed.cache import RangeCache
-from lakebed.committed.merge import Merge, MergedTree
+from lakebed.committed.merge import Earlier, Merge, MergedTree
 from lakebed.committed.pieces import Piece
 from lakebed.committed.reader import TreeReader
 from lakebed.committed.writer import TreeWriter
@@ -41,6 +41,14 @@ class AppliedTree:
 
     id: MetarangeId
     counts: ChangeCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedInto:
+    """A dest, and what a merge into it came to: no conflicts."""
+
+    dest: MetarangeId
+    merged: MergedTree
 
 
 class Trees:
@@ -151,9 +159,13 @@ class Trees:
         dest: MetarangeId,
         *,
         strategy: MergeStrategy = MergeStrategy.NONE,
+        earlier: MergedInto | None = None,
         nonce: Nonce,
     ) -> MergedTree:
-        """Store `dest` with what changed from `base` to `source`. Conflicts without a strategy store nothing."""
+        """Store `dest` with what changed from `base` to `source`. Conflicts without a strategy store nothing.
+
+        `earlier` is what the same came to with another dest, stored under the same nonce.
+        """
         merge = Merge(
             self._reader,
             self._writer,
@@ -162,8 +174,16 @@ class Trees:
             source=await self._reader.tree(source),
             dest=await self._reader.tree(dest),
             strategy=strategy,
+            earlier=await self._earlier(earlier) if earlier is not None else None,
         )
         return await merge.run(nonce=nonce)
+
+    async def _earlier(self, earlier: MergedInto) -> Earlier:
+        return Earlier(
+            dest=await self._reader.tree(earlier.dest),
+            tree=await self._reader.tree(earlier.merged.id),
+            counts=earlier.merged.counts,
+        )
 
     async def replace_prefixes(
         self, dest: MetarangeId, prefixes: Sequence[str], source: MetarangeId, *, nonce: Nonce

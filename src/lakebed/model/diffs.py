@@ -40,3 +40,10 @@ class ChangeCounts:
             changed=self.changed + other.changed,
             removed=self.removed + other.removed,
         )
+
+    def __sub__(self, other: "ChangeCounts") -> "ChangeCounts":
+        return ChangeCounts(
+            added=self.added - other.added,
+            changed=self.changed - other.changed,
+            removed=self.removed - other.removed,
+        )

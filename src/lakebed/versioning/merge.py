@@ -6,15 +6,18 @@ base, source and destination:
     merge        base = best common ancestor   source = the other ref       destination = HEAD
     cherry-pick  base = the commit's parent    source = the commit          destination = HEAD
     revert       base = the commit             source = the commit's parent destination = HEAD
+
+A try that was lost because HEAD moved serves the next one, which then takes about as long as what moved HEAD.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from lakebed.committed.trees import MergedInto
 from lakebed.errors import ConflictError, ErrorKind, InvalidInputError
 from lakebed.model.commits import Commit
 from lakebed.model.diffs import ChangeCounts, MergeStrategy
-from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId
+from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId, Nonce
 from lakebed.model.repository import Repository
 from lakebed.refs.merge_base import find_merge_base
 from lakebed.versioning.commit import CommitRequest, store_commit
@@ -67,6 +70,7 @@ class Merger:
             InvalidInputError: `DIRTY_BRANCH`; `NO_CHANGES`: `dest` has it all already, and empty is not allowed.
         """
         counts = ChangeCounts()
+        tries = _Tries()
 
         async def build(attempt: Attempt) -> Commit:
             nonlocal counts
@@ -77,7 +81,11 @@ class Merger:
             if base.id == source and not allow_empty:
                 raise InvalidInputError(ErrorKind.NO_CHANGES, f"branch {dest} already contains {source[:16]}")
             tree, counts = await self._merge(
-                attempt, base=base.tree, source=await self._tree(repo, source), strategy=request.strategy
+                attempt,
+                tries,
+                base=base.tree,
+                source=await self._tree(repo, source),
+                strategy=request.strategy,
             )
             parents = (head,) if request.squash else (head, source)
             metadata = {**request.commit.metadata, _STRATEGY_KEY: request.strategy.value or "default"}
@@ -136,9 +144,13 @@ class Merger:
         source: MetarangeId,
         reads: tuple[CommitId, ...],
     ) -> Commit:
+        tries = _Tries()
+
         async def build(attempt: Attempt) -> Commit:
             await self._heads.require_clean(attempt)
-            tree, counts = await self._merge(attempt, base=base, source=source, strategy=MergeStrategy.NONE)
+            tree, counts = await self._merge(
+                attempt, tries, base=base, source=source, strategy=MergeStrategy.NONE
+            )
             if counts.total == 0 and not request.allow_empty:
                 raise InvalidInputError(ErrorKind.NO_CHANGES, f"that changes nothing on branch {name}")
             return await store_commit(
@@ -148,11 +160,24 @@ class Merger:
         return await self._heads.run(repo, name, build, reads=reads)
 
     async def _merge(
-        self, attempt: Attempt, *, base: MetarangeId, source: MetarangeId, strategy: MergeStrategy
+        self,
+        attempt: Attempt,
+        tries: "_Tries",
+        *,
+        base: MetarangeId,
+        source: MetarangeId,
+        strategy: MergeStrategy,
     ) -> tuple[MetarangeId, ChangeCounts]:
         dest = await self._tree(attempt.repo, attempt.started.commit_id)
         trees = await self._parts.trees_of(attempt.repo)
-        merged = await trees.merge(base, source, dest, strategy=strategy, nonce=attempt.nonce)
+        merged = await trees.merge(
+            base,
+            source,
+            dest,
+            strategy=strategy,
+            earlier=tries.last(attempt, base),
+            nonce=attempt.nonce,
+        )
         if merged.conflicts:
             raise MergeConflictError(
                 f"{merged.conflicts_total} paths were changed on both sides, {merged.conflicts[0]!r} for one: "
@@ -160,6 +185,7 @@ class Merger:
                 merged.conflicts,
                 merged.conflicts_total,
             )
+        tries.take_down(attempt, base, MergedInto(dest=dest, merged=merged))
         return merged.id, merged.counts
 
     async def _tree(self, repo: Repository, commit_id: CommitId) -> MetarangeId:
@@ -179,6 +205,22 @@ class Merger:
                 f"{commit.id[:16]} has {len(parents)} parents, there is no number {number}",
             )
         return await self._tree(repo, parents[index]) if parents else EMPTY_TREE
+
+
+@dataclass(slots=True)
+class _Tries:
+    """What the last try of an operation came to, for the next one to start from."""
+
+    nonce: Nonce | None = None
+    base: MetarangeId | None = None
+    came_to: MergedInto | None = None
+
+    def last(self, attempt: Attempt, base: MetarangeId) -> MergedInto | None:
+        """Return it, if its files are still protected and it had the same base."""
+        return self.came_to if (self.nonce, self.base) == (attempt.nonce, base) else None
+
+    def take_down(self, attempt: Attempt, base: MetarangeId, came_to: MergedInto) -> None:
+        self.nonce, self.base, self.came_to = attempt.nonce, base, came_to
 
 
 def _reads(commit: Commit) -> tuple[CommitId, ...]:
