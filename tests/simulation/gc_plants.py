@@ -19,6 +19,7 @@ from lakebed.refs.keys import commit_key
 from lakebed.spark.gc import decide, gathering
 from lakebed.spark.gc.lease import Lease
 from lakebed.spark.gc.polars_tables import PolarsTables
+from lakebed.versioning.head import HeadChanges
 from lakebed.versioning.view import View
 
 
@@ -94,6 +95,21 @@ def open_links_not_listed(patch: pytest.MonkeyPatch) -> None:
 
 def copies_not_listed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(uncommitted, "_copy", lambda _item, _at: None)
+
+
+def ready_trees_not_read(patch: pytest.MonkeyPatch) -> None:
+    """Commit whatever tree there is, and tell no collector whose it was."""
+    original = HeadChanges.run
+
+    async def find_by_tree(self, repo, tree):
+        return await anext(c.id async for page in self.scan(repo) for c in page if c.tree == tree)
+
+    async def run(self, repo, name, build, *, reads=()):
+        is_ready = build.__qualname__.startswith("Committer.commit_tree")
+        return await original(self, repo, name, build, reads=() if is_ready else reads)
+
+    patch.setattr(commits.Commits, "find_by_tree", find_by_tree)
+    patch.setattr(HeadChanges, "run", run)
 
 
 def one_mark_is_enough(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ that is true of is shown, too: with only one of the two out, nothing goes wrong.
     the order of the listings                   store before uncommitted, uncommitted before committed
     the two marks                               two marks
     condemn, then list                          condemn, then list; release; tags
-    publish, then check                         publish, then check
+    publish, then check                         publish, then check; ready trees
     address instead of identity                 compacted trees by identity; compacted trees
     used tokens kept for a grace                used links, open links, late links, links taken twice
     the slice bound                             slices that are being written to, with the age of the object
@@ -65,6 +65,7 @@ def together(*each: Plant) -> Plant:
             2,
             id="committed addresses in unread slices",
         ),
+        pytest.param(plants.ready_trees_not_read, "gc-trees", 0, id="ready trees"),
         pytest.param(plants.nonces_protect_nothing, "gc-heads", 0, id="nonces of files"),
         pytest.param(plants.refs_listed_before_commits_are_condemned, "gc-refs", 1, id="condemn, then list"),
         pytest.param(plants.refs_published_without_a_check, "gc-refs", 0, id="publish, then check"),

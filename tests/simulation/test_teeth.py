@@ -25,7 +25,8 @@ from lakebed.staging.writer import BranchWriter
 from lakebed.testing.simulation import world
 from lakebed.testing.simulation.install_laws import InstallLaws
 from lakebed.testing.simulation.run import play
-from lakebed.versioning import head
+from lakebed.versioning import head, merge
+from lakebed.versioning.head import HeadChanges
 
 SEEDS = 40
 # With all in place there is nothing to find, and each seed costs a second or two.
@@ -140,6 +141,26 @@ def heads_that_keep_layers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(head, "finish", finish)
 
 
+def heads_that_stay_pending(patch: pytest.MonkeyPatch) -> None:
+    """Leave the entry of an operation that was refused to its time-out."""
+
+    async def give_up(self, operation):
+        return None
+
+    patch.setattr(HeadChanges, "_give_up", give_up)
+
+
+def heads_without_turns(patch: pytest.MonkeyPatch) -> None:
+    """Let nobody go first, and every try begin from nothing."""
+    patch.setattr(head, "next_in_line", lambda *_args: None)
+    patch.setattr(merge._Tries, "last", lambda *_args: None)
+
+
+def tries_from_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Let every try begin from nothing, and whoever is quick wait for it."""
+    patch.setattr(merge._Tries, "last", lambda *_args: None)
+
+
 def tokens_that_come_back_after_a_restore(patch: pytest.MonkeyPatch) -> None:
     """Restore the database, and forget to raise the epoch."""
     patch.setattr(world, "next_epoch", lambda schedule, **_rest: schedule)
@@ -234,6 +255,9 @@ def tombstones_dropped_at_once(patch: pytest.MonkeyPatch) -> None:
         pytest.param(retired_layers_not_read_back, "staging", 0, "", id="read-back in retired"),
         pytest.param(heads_that_do_not_seal, "heads", 0, "", id="HEAD changes seal"),
         pytest.param(heads_that_keep_layers, "heads", 0, "", id="HEAD changes drop layers"),
+        pytest.param(heads_that_stay_pending, "heads", 0, "stays pending", id="HEAD changes end"),
+        pytest.param(heads_without_turns, "fair-heads", 0, "waited too long", id="losers go first"),
+        pytest.param(tries_from_nothing, "fair-heads", 0, "a small one", id="tries go on from the last"),
         pytest.param(segments_swept_within_the_grace, "compaction-races", 0, "", id="grace"),
         pytest.param(
             segments_swept_whoever_refers_to_them, "compaction-races", 0, "was deleted", id="references"

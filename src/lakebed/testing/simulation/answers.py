@@ -31,6 +31,7 @@ class Answers:
         assert op.end is not None
         if op.outcome is Outcome.UNKNOWN:
             return
+        self._laws.heads.check_ended(op)
         if op.outcome is Outcome.REFUSED:
             self._check_refused(op)
             return
@@ -41,6 +42,8 @@ class Answers:
             "list": self._check_list,
             "scan": self._check_list,
             "commit": self._check_commit,
+            "commit_tree": self._check_one_effect,
+            "import": self._check_one_effect,
             "merge": self._check_one_effect,
             "revert": self._check_one_effect,
             "cherry_pick": self._check_one_effect,
@@ -210,7 +213,12 @@ class Answers:
                 self._require_some(op, lambda m: self._conflicts(op, m), "there was a conflict")
             case ErrorKind.STASH_NOT_FOUND if op.kind in {"pop", "drop_stash"}:
                 self._check_stash_gone(op)
-            case ErrorKind.COMMIT_EXISTS | ErrorKind.COMMIT_NOT_FOUND | ErrorKind.OBJECT_NOT_FOUND:
+            case (
+                ErrorKind.COMMIT_EXISTS
+                | ErrorKind.COMMIT_NOT_FOUND
+                | ErrorKind.KEY_NOT_FOUND
+                | ErrorKind.OBJECT_NOT_FOUND
+            ):
                 if not op.args.get("may_be_missing") and self._truth.is_live(op.repo):
                     raise LawBrokenError(f"{op}: {op.error}")
 

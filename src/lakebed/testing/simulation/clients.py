@@ -1,31 +1,42 @@
 """Clients: what people do to a repository, drawn at random on so few paths that they get in each other's way."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from lakebed.catalog.tasks import Report
+from lakebed.catalog.tasks import Work as TaskWork
 from lakebed.errors import ErrorKind, LakebedError, UnavailableError, is_unknown
 from lakebed.format.blocks import change_block
 from lakebed.limits import LIST_PAGE_MAX
+from lakebed.model.commits import Commit
 from lakebed.model.diffs import MergeStrategy
 from lakebed.model.entries import Entry, Tombstone
 from lakebed.model.ids import BranchName, CommitId, Nonce, Path
 from lakebed.model.repository import Repository
 from lakebed.model.stash import Stash
+from lakebed.model.tasks import TaskState
+from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.staging.conditions import Condition, IfAbsent, IfChecksum
 from lakebed.staging.reader import LayersMovedError
+from lakebed.testing.outside import OUTSIDE
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.history import Op, Outcome
 from lakebed.testing.simulation.process import SimProcess
 from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.world import World
 from lakebed.versioning.commit import CommitRequest
+from lakebed.versioning.importing import ImportKind, ImportPath
 from lakebed.versioning.merge import MergeRequest
 from lakebed.versioning.paging import BlockPage
 
 PATHS = ("a", "b", "d/x", "d/y", "d/z/1", "d/z/2", "e", "f/1")
 PREFIXES = ("", "d/", "d/z", "f")
+
+# What lies outside, below each folder.
+OUTSIDE_OBJECTS: Mapping[str, tuple[str, ...]] = {"one/": ("x",), "many/": ("x", "y", "z/1", "z/9")}
 
 # Whoever has no answer after so many calls gives up.
 _HAND_INS_MAX = 4
@@ -70,11 +81,15 @@ class Client:
 
     async def write(self) -> Op:
         """Upload one or more objects that nobody has uploaded before, perhaps on a condition."""
-        lake, engine = self.lake, self.process.engine
         branch = self._branch()
         paths = sorted({self.chance.pick(PATHS) for _ in range(self.chance.pick([1, 1, 1, 3]))})
-        contents = {path: lake.next_checksum() for path in paths}
         condition = self._condition(branch, paths[0]) if len(paths) == 1 else None
+        return await self.upload(branch, paths, condition)
+
+    async def upload(self, branch: str, paths: Sequence[str], condition: Condition | None = None) -> Op:
+        """Upload objects that nobody has uploaded before."""
+        lake, engine = self.lake, self.process.engine
+        contents = {path: lake.next_checksum() for path in paths}
         op = lake.world.history.begin(
             "write",
             process=self.process.name,
@@ -260,9 +275,9 @@ class Client:
 
     async def commit(self) -> Op:
         """Commit what is staged."""
-        return await self._commit(self._branch())
+        return await self.commit_to(self._branch())
 
-    async def _commit(self, branch: str) -> Op:
+    async def commit_to(self, branch: str) -> Op:
         return await self._ask(
             "commit",
             partial(
@@ -278,19 +293,95 @@ class Client:
         """Merge one branch into another."""
         branch, other = self._branch(), self._branch()
         await self._tidy(branch)
-        source = self._head(other)
+        source = self.head(other)
         if other == branch or source is None:
             return None
         strategy = self.chance.pick([MergeStrategy.NONE, MergeStrategy.SOURCE_WINS, MergeStrategy.DEST_WINS])
         request = MergeRequest(
             commit=self._request(allow_empty=0.1), strategy=strategy, squash=self.chance.happens(0.2)
         )
+        return await self.merge_from(source, branch, request)
+
+    async def merge_from(self, source: CommitId, branch: str, request: MergeRequest) -> Op:
+        """Merge a commit into a branch."""
         engine, repo = self.process.engine, self.lake.repo
 
         async def call() -> Any:
             return (await engine.merger.merge(repo, source, BranchName(branch), request)).commit
 
-        return await self._ask("merge", call, branch=branch, source=source, strategy=strategy)
+        return await self._ask("merge", call, branch=branch, source=source, strategy=request.strategy)
+
+    async def commit_later(self) -> Op:
+        """Let a task commit what is staged, and ask again and again how it goes."""
+        branch, engine, repo = self._branch(), self.process.engine, self.lake.repo
+        request = self._request(allow_empty=0.1)
+
+        async def work(_report: Report) -> Mapping[str, str]:
+            return {"commit": (await engine.committer.commit(repo, BranchName(branch), request)).id}
+
+        return await self._ask("commit", partial(self._made_by_task, "commit", work), branch=branch)
+
+    async def commit_tree(self) -> Op:
+        """Commit the tree of another commit."""
+        branch, source = self._branch(), self._some_commit()
+        await self._tidy(branch)
+        tree = self.lake.world.truth.commit(self.lake.partition, source).tree
+        call = partial(
+            self.process.engine.committer.commit_tree,
+            self.lake.repo,
+            BranchName(branch),
+            self._request(allow_empty=0.5),
+            tree,
+        )
+        return await self._ask("commit_tree", call, branch=branch, source=source)
+
+    async def import_prefix(self) -> Op:
+        """Let a task import what lies outside."""
+        branch, engine, repo = self._branch(), self.process.engine, self.lake.repo
+        await self._tidy(branch)
+        folder, destination = self.chance.pick(sorted(OUTSIDE_OBJECTS)), self.chance.pick(PREFIXES[1:])
+        path = ImportPath(kind=ImportKind.PREFIX, address=f"{OUTSIDE}/{folder}", destination=destination)
+        request = self._request()
+        there = await self._lay_out()
+        imported = {f"{destination}{name}": there[f"{folder}{name}"] for name in OUTSIDE_OBJECTS[folder]}
+
+        async def work(report: Report) -> Mapping[str, str]:
+            importing = engine.importer.run(repo, BranchName(branch), [path], request, progress=report)
+            return {"commit": (await importing).id}
+
+        return await self._ask(
+            "import",
+            partial(self._made_by_task, "import", work),
+            branch=branch,
+            destination=destination,
+            imported=imported,
+        )
+
+    async def _lay_out(self) -> Mapping[str, str]:
+        """Put what can be imported to where it lies, once; return the checksums."""
+        bucket = self.lake.world.buckets[OUTSIDE]
+        store = MemoryObjects(clock=self.lake.world.clock, bucket=bucket)
+        for key in [f"{folder}{name}" for folder, names in OUTSIDE_OBJECTS.items() for name in names]:
+            if key not in bucket.objects:
+                await store.put(key, key.encode())
+        return {key: each.etag for key, each in bucket.objects.items()}
+
+    async def _made_by_task(self, kind: str, work: TaskWork) -> Commit:
+        """Start a task, and return the commit that it made, as its record says."""
+        tasks, repo = self.process.tasks, self.lake.repo
+        task = await tasks.start(repo, kind, work)
+        while task.state is TaskState.RUNNING:
+            await self.lake.world.sleep(self.chance.pick([0.01, 1.0]))
+            with suppress(UnavailableError):
+                task = await tasks.get(repo, task.id, kind=kind)
+        self.lake.world.met[f"task {task.state}"] += 1
+        if task.state is TaskState.DONE:
+            return self.lake.world.truth.commit(self.lake.partition, CommitId(task.result["commit"]))
+        error = ErrorKind(task.error_kind)
+        if error is ErrorKind.OUTCOME_UNKNOWN:
+            raise UnavailableError(error, task.error)
+        # What it would have been told had it waited for the answer itself.
+        raise LakebedError(error, task.error)
 
     async def revert(self) -> Op | None:
         """Undo a commit."""
@@ -426,7 +517,7 @@ class Client:
 
     async def _tidy(self, branch: str) -> None:
         if self.chance.happens(self.lake.tidy):
-            await self._commit(branch)
+            await self.commit_to(branch)
 
     def _patience(self) -> float | None:
         """Some clients hang up."""
@@ -435,7 +526,7 @@ class Client:
     def _branch(self) -> str:
         return self.chance.pick(self.lake.branches)
 
-    def _head(self, branch: str) -> CommitId | None:
+    def head(self, branch: str) -> CommitId | None:
         return self.lake.world.truth.timeline(self.lake.partition, branch).last.commit_id
 
     def _some_commit(self) -> CommitId:
@@ -444,7 +535,7 @@ class Client:
         moments = self.lake.world.truth.timeline(self.lake.partition, branch).moments
         found = [moment.commit_id for moment in moments[-40:] if moment.commit_id is not None]
         if not found:
-            head = self._head(self.lake.branches[0])
+            head = self.head(self.lake.branches[0])
             assert head is not None
             return head
         return self.chance.pick(found)
@@ -495,6 +586,9 @@ WORK: Mapping[str, Work] = {
         Client.pinned_scan,
         Client.hand_in,
         Client.commit,
+        Client.commit_later,
+        Client.commit_tree,
+        Client.import_prefix,
         Client.merge,
         Client.revert,
         Client.cherry_pick,

@@ -2,14 +2,14 @@
 
 from lakebed.model.branch import Branch
 from lakebed.model.diffs import MergeStrategy
-from lakebed.model.ids import CommitId
+from lakebed.model.ids import CommitId, Nonce
 from lakebed.model.layers import Layer, layer_name
 from lakebed.testing.simulation.history import Op
 from lakebed.testing.simulation.ledger import Ledger, difference
 from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.truth import View, laid_over, live_layers, live_names, three_way
 
-HEAD_KINDS = frozenset({"commit", "merge", "revert", "cherry_pick", "hard_reset"})
+HEAD_KINDS = frozenset({"commit", "commit_tree", "merge", "revert", "cherry_pick", "hard_reset", "import"})
 
 
 class HeadLaws:
@@ -20,6 +20,20 @@ class HeadLaws:
         self._truth = ledger.truth
         self._made: set[CommitId] = set()
         """Commits that became some branch's HEAD by being made."""
+        self._begun: dict[int, set[Nonce]] = {}
+        """The entries in `pending` of each call, by its number."""
+
+    def note_begun(self, old: Branch, new: Branch) -> None:
+        """A record replaced another: whoever did it has put new entries into `pending`."""
+        if self._ledger.op is not None and (begun := set(new.pending) - set(old.pending)):
+            self._begun.setdefault(self._ledger.op.number, set()).update(begun)
+
+    def check_ended(self, op: Op) -> None:
+        """A call is over: unless it was unlucky, and nobody could do it, its entry in `pending` is gone."""
+        begun = self._begun.pop(op.number, set())
+        branch = self._truth.branch(op.repo, op.branch) if begun and not op.unlucky else None
+        if isinstance(branch, Branch) and (left := begun & set(branch.pending)):
+            raise LawBrokenError(f"{op} is over, and stays pending: {left}")
 
     def check(self, partition: str, old: Branch, new: Branch) -> None:
         op = self._ledger.op
@@ -42,6 +56,11 @@ class HeadLaws:
             self._check_made(partition, old, new, op)
         if op.kind in {"merge", "revert", "cherry_pick"}:
             self._check_merged(partition, op, old.commit_id, content)
+        if op.kind == "commit_tree":
+            self._check_content(op, self._truth.content(partition, op.args["source"]), content)
+        if op.kind == "import":
+            kept = {path: each for path, each in base.items() if not path.startswith(op.args["destination"])}
+            self._check_content(op, {**kept, **op.args["imported"]}, content)
         self._ledger.meet(f"head moved by {op.kind}")
         self._ledger.meet("head moved")
         if old.compacted is not None:
@@ -79,6 +98,10 @@ class HeadLaws:
         if commit.id in self._made:
             raise LawBrokenError(f"{op}: commit {commit.id[:8]} became HEAD twice")
         self._made.add(commit.id)
+
+    def _check_content(self, op: Op, expected: View, content: View) -> None:
+        if expected != content:
+            raise LawBrokenError(f"{op}: the new HEAD has something else: {difference(expected, content)}")
 
     def _check_merged(self, partition: str, op: Op, head: CommitId, content: View) -> None:
         dest = self._truth.content(partition, head)

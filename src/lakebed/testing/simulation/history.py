@@ -42,6 +42,10 @@ class Op:
     error: LakebedError | None = None
     effects: list[tuple[int, str, str]] = field(default_factory=list)
     """What it did, as the database saw it: step, word, detail. Not the preparations, which change nothing for anyone."""
+    unlucky: bool = False
+    """Whether a request of it met anything but an answer."""
+    seconds: float = 0.0
+    """How long it took."""
 
     def __str__(self) -> str:
         told = f"{self.outcome}" + (f" ({self.error.kind})" if self.error is not None else "")

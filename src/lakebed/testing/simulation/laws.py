@@ -253,6 +253,7 @@ class Laws:
             and set(new.pending) - set(old.pending)
         ):
             self._ledger.meet("taken for dead")
+        self.heads.note_begun(old, new)
         named = set(new.stashes) - set(old.stashes)
         if new.commit_id != old.commit_id:
             self.heads.check(partition, old, new)

@@ -125,6 +125,8 @@ class Network:
                 _silence(what, write=write),
             )
         if fate is not Fate.DELIVERED:
+            if delivery.op is not None:
+                delivery.op.unlucky = True
             self._met[f"{fate} {what.split(' ', 1)[0]}"] += 1
             self._trace.note(f"{delivery.process} {fate}: {what}")
         return await reply

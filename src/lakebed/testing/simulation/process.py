@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -26,7 +26,6 @@ from lakebed.kv.wrappers.shared_reads import SharedReads
 from lakebed.model.compaction import Job
 from lakebed.model.repository import Repository
 from lakebed.objects.drivers.memory import MemoryBucket, MemoryObjects
-from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.namespaces import normalise_namespace
 from lakebed.objects.open_stores import OpenStores
 from lakebed.objects.places import Places
@@ -37,6 +36,7 @@ from lakebed.server.installation import helper_died
 from lakebed.server.maintenance import Maintenance
 from lakebed.server.wiring import Surroundings, wire
 from lakebed.staging.appending import SegmentUse
+from lakebed.testing.outside import OUTSIDE, OutsideMemory
 from lakebed.testing.simulation.chance import Chance
 from lakebed.testing.simulation.clock import SimClock
 from lakebed.testing.simulation.database import Database
@@ -48,6 +48,9 @@ from lakebed.testing.simulation.objects import SimObjects
 from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.testing.simulation.watch import attempt_part
 from lakebed.versioning.parts import Parts
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Small, so that a handful of changes is already worth compacting.
 _USUAL_LIMITS = CompactionLimits(
@@ -115,6 +118,8 @@ class SimProcess:
         die: Callable[["SimProcess"], None],
         toxins: Mapping[str, Toxin],
         tasted: Counter[str],
+        toil: Mapping[str, Callable[..., float]],
+        temp: Path,
         segments: bool = False,
         compaction: bool = False,
         limits: CompactionLimits | None = None,
@@ -128,7 +133,10 @@ class SimProcess:
         kv: KVStore = SimKV(database, network)
         if chance.happens(0.3):
             kv = SharedReads(kv)
-        workers = InlineWorkers()
+        workers = _Toiling(toil)
+        outside = SimObjects(
+            MemoryObjects(clock=clock, bucket=buckets.setdefault(OUTSIDE, MemoryBucket())), network
+        )
         self.helpers = Helpers(chance.fork("helpers"), deaths=_HELPER_DEATHS)
         ids = SeededIds(chance.number())
         self.skew_seconds = chance.between(-3600, 3600)
@@ -147,14 +155,14 @@ class SimProcess:
             Surroundings(
                 kv=kv,
                 stores=self.stores,
-                external=ExternalAddresses(import_prefixes=(), namespaces=lambda: ()),
+                external=OutsideMemory(outside),
                 places=Places(),
                 cache=RangeCache(None, workers=workers),
                 workers=workers,
                 processes=ProcessWorkers(2, died=helper_died, open_pool=self.helpers.open_pool),
                 clock=skewed,
                 ids=ids,
-                temp=Path(),
+                temp=temp,
                 staging_wait_seconds=chance.pick([0.0, 0.0, 0.005]),
                 cut_rule=_CUT_RULE,
                 compaction_limits=self.limits,
@@ -163,6 +171,7 @@ class SimProcess:
         )
         self._wired, self._ids = wired, ids
         self.engine = wired.engine
+        self.tasks = wired.sessions.tasks
         self.cleaner = wired.cleaner
         self.compactor: CompactionWorker | None = None
         if compaction:
@@ -223,6 +232,19 @@ class SimProcess:
         bucket = self._buckets.setdefault(place, MemoryBucket())
         store = SimObjects(MemoryObjects(clock=self._clock, bucket=bucket), self._network)
         return store if self._retry is None else self._retry(store)
+
+
+class _Toiling(InlineWorkers):
+    """Work that takes time: others go on meanwhile."""
+
+    def __init__(self, toil: Mapping[str, Callable[..., float]]) -> None:
+        self._toil = toil
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        toil = self._toil.get(getattr(function, "__name__", ""))
+        if toil is not None:
+            await asyncio.sleep(toil(*args, **kwargs))
+        return function(*args, **kwargs)
 
 
 class _Runner(JobRunner):

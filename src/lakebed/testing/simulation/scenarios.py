@@ -6,6 +6,7 @@ from functools import partial
 
 from lakebed.compaction.limits import CompactionLimits
 from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS, PIN_SECONDS
+from lakebed.testing.simulation.fair_play import play_fair
 from lakebed.testing.simulation.gc_scenarios import GC_SCENARIOS
 from lakebed.testing.simulation.head_race_play import play_head_race
 from lakebed.testing.simulation.lake_play import play_lake
@@ -512,6 +513,25 @@ SCENARIOS: Mapping[str, Scenario] = {
         reset_branch=1,
         stat=1,
         clean=0.2,
+    ),
+    "fair-heads": Scenario(play=play_fair, reaches=("small merge among others", "started over")),
+    "tasks": _lake(
+        Conditions(calls=20),
+        "head moved by import",
+        "head moved by commit_tree",
+        "head moved, unanswered",
+        "task done",
+        "task failed",
+        "import dirty-branch",
+        write=6,
+        delete=1,
+        commit_later=4,
+        import_prefix=5,
+        commit_tree=4,
+        merge=2,
+        hard_reset=1,
+        stat=1,
+        list=1,
     ),
     "conditions": _lake(
         Conditions(clients=8, patience=0.3, kills=1, pauses=1, cleaning_seconds=2.0),

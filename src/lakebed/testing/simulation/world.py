@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lakebed.compaction.keys import SCHEDULE_KEY
@@ -73,6 +75,9 @@ class World:
         self.database.watch(self.laws)
         self.database.watch(self._shared_files)
         self.processes: list[SimProcess] = []
+        self.toil: dict[str, Callable[..., float]] = {}
+        """How many seconds a function takes in another thread, by its name and its arguments; none, unless it is here."""
+        self.temp = TemporaryDirectory(prefix="simulation-")
         self.toxins: dict[str, Toxin] = {}
         """Layers, by name, that workers cannot read."""
         self.tasted: Counter[str] = Counter()
@@ -96,6 +101,8 @@ class World:
             die=self.kill,
             toxins=self.toxins,
             tasted=self.tasted,
+            toil=self.toil,
+            temp=Path(self.temp.name),
             segments=self._segments,
             compaction=self._compaction,
             limits=self._limits,
@@ -201,7 +208,9 @@ class World:
         self, op: Op, call: Callable[[], Awaitable[Any]], *, give_up_after: float | None = None
     ) -> Op:
         """Make the call of an op that was taken down before, and judge the answer."""
+        began = self.loop.time()
         await self.history.run(op, call, give_up_after=give_up_after)
+        op.seconds = self.loop.time() - began
         self.trace.note(str(op))
         self.met[f"{op.kind} {op.outcome}"] += 1
         if op.error is not None:
@@ -217,3 +226,4 @@ class World:
         """Let nothing of the run stay behind."""
         self.network.closed = True
         self.loop.abandon()
+        self.temp.cleanup()
