@@ -224,15 +224,15 @@ def test_merge_of_unrelated_trees_equals_deciding_path_by_path(rule, base, sourc
 
 
 @given(
-    RULES,
-    trees,
-    changes,
-    st.lists(changes, min_size=2, max_size=4),
+    rule=RULES,
+    base=trees,
+    ours=changes,
+    theirs=st.lists(changes, min_size=2, max_size=4),
     strategy=strategies,
     anew=st.booleans(),
 )
 def test_a_merge_done_again_is_what_it_would_be_if_it_were_the_first(
-    rule, base, ours, theirs, *, strategy, anew
+    *, rule, base, ours, theirs, strategy, anew
 ):
     """Also where each dest has files of its own (`anew`), with rows that another had, too."""
 
