@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.env.clock import Instant
@@ -227,6 +227,7 @@ async def test_an_empty_bare_repository_is_not_dumped(world: World) -> None:
     assert await world.automatic_dumps.dump(await world.create_repository(bare=True)) is None
 
 
+@settings(max_examples=30)
 @given(st.data())
 async def test_new_commits_are_what_a_set_difference_says(data: st.DataObject) -> None:
     world = World()
