@@ -148,7 +148,8 @@ def test_lmdb_and_local_files_after_the_data_folder_is_lost(tmp_path: Path) -> N
         repo.create("local://shop")
         head = fill(repo)
         objects = tmp_path / "old" / "data" / "objects" / "shop"
-        eventually(lambda: is_dumped(f"local://{objects}", StoreSettings(), head))
+        anywhere = StoreSettings(local_roots=(tmp_path,))
+        eventually(lambda: is_dumped(f"local://{objects}", anywhere, head))
     kept = tmp_path / "kept" / "shop"
     kept.parent.mkdir()
     shutil.move(objects, kept)
@@ -164,12 +165,12 @@ def test_lmdb_and_local_files_after_the_data_folder_is_lost(tmp_path: Path) -> N
         check(new.repo("again"), head)
         new.repo("again").branch("dev").write("c", "goes on")
         assert new.repo("again").branch("dev").commit("after the disaster").id
-        eventually(lambda: len(asyncio.run(_dumps(f"local://{kept}"))) > 1)
+        eventually(lambda: len(asyncio.run(_dumps(f"local://{kept}", anywhere))) > 1)
 
 
-async def _dumps(namespace: str) -> set[str]:
+async def _dumps(namespace: str, settings: StoreSettings) -> set[str]:
     """Return the repositories that have dumps in a namespace."""
-    store = open_store(namespace, StoreSettings())
+    store = open_store(namespace, settings)
     try:
         return {name.uid for name in await list_dumps(store)}
     finally:
