@@ -278,6 +278,7 @@ class CompactionService:
             else:
                 self._unreadable.pop(found.value.uid, None)
         self._desks.forget_all_but(answer.seen)
+        self._unreadable = {uid: why for uid, why in self._unreadable.items() if uid in answer.seen}
         return desks
 
     def _say_once(self, repo: Repository, error: str) -> None:

@@ -112,6 +112,8 @@ class CompactionWorker:
             # One of a repository that is gone has nobody to hear it.
             if uid in answer.heard or uid not in answer.seen:
                 del self._reports[uid][: len(said)]
+        self._reports = {uid: reports for uid, reports in self._reports.items() if reports}
+        self._rests = {uid: rest for uid, rest in self._rests.items() if uid in answer.seen}
         for uid, reports in answer.refused.items():
             self._reports.setdefault(uid, []).extend(reports)
         for attempt in answer.lost & self._running.keys():

@@ -143,7 +143,9 @@ class Cleaner:
         self._tags = Tags(kv, clock=clock, ids=ids)
         self._todo = TodoIndex(kv, clock=clock, ids=ids)
         self._sweeper = SegmentSweeper(kv, open_store=open_store, clock=clock, ids=ids)
-        self._swept: dict[RepoUid, int] = {}
+        self._swept: set[RepoUid] = set()
+        """Repositories whose segments were swept in `_swept_era`."""
+        self._swept_era = -1
         self._rests = _Rests(clock)
 
     async def clean_once(self, now: Instant | None = None) -> Cleaned:
@@ -302,10 +304,12 @@ class Cleaner:
     async def sweep_segments(self, repo: Repository, now: Instant | None = None) -> int:
         """Delete orphaned segments, once in an era: those of writers become orphans when the next begins. Return how many."""
         now = await self._kv.now() if now is None else now
-        if self._swept.get(repo.uid) == era_at(now):
+        if self._swept_era != era_at(now):
+            self._swept_era, self._swept = era_at(now), set()
+        if repo.uid in self._swept:
             return 0
         swept = await self._sweeper.sweep(repo, now)
-        self._swept[repo.uid] = era_at(now)
+        self._swept.add(repo.uid)
         return swept
 
     async def _work_off(self, key: bytes, value: bytes, done: Cleaned, looks: "_Looks") -> None:
