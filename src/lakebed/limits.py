@@ -203,6 +203,10 @@ COMPACTION_REST_SECONDS = 1.0
 COMPACTION_REST_SECONDS_MAX = 30.0
 # Looking takes no more than one part in so many of a worker's time, however many branches there are.
 COMPACTION_POLL_SHARE = 5
+# While nothing runs and no branch has got or lost a layer since the last poll, one part in so many, and a pause of the
+# second number at most: a worker beside an idle server with 10,000 repositories is idle, too.
+COMPACTION_IDLE_SHARE = 100
+COMPACTION_IDLE_SECONDS_MAX = 60.0
 # Branches whose records one poll decides on: half of them those with the most layers, the others in turn. A tenth of a
 # millisecond each, and a worker with two places polls for every two jobs.
 COMPACTION_BRANCHES_AT_HAND = 200

@@ -22,6 +22,8 @@ from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
 from lakebed.errors import LakebedError
 from lakebed.limits import (
+    COMPACTION_IDLE_SECONDS_MAX,
+    COMPACTION_IDLE_SHARE,
     COMPACTION_POLL_SECONDS,
     COMPACTION_POLL_SHARE,
     COMPACTION_REST_SECONDS,
@@ -72,6 +74,8 @@ class CompactionWorker:
         self._rests: dict[RepoUid, _Rest] = {}
         self._wake = asyncio.Event()
         self._stopping = False
+        self._layers = 0
+        self._layers_changed = True
 
     def stop(self) -> None:
         """Let `run` end soon."""
@@ -87,9 +91,15 @@ class CompactionWorker:
                 self._wake.clear()
                 await self.round()
                 took = self._clock.monotonic() - begun
-                await self._pause(max(COMPACTION_POLL_SECONDS, COMPACTION_POLL_SHARE * took))
+                await self._pause(self.poll_seconds(took))
         finally:
             await self._give_back()
+
+    def poll_seconds(self, took: float) -> float:
+        """Return how long to wait after a poll that took so long: longer where there has been nothing to do."""
+        if self._running or self._layers_changed:
+            return max(COMPACTION_POLL_SECONDS, COMPACTION_POLL_SHARE * took)
+        return max(COMPACTION_POLL_SECONDS, min(COMPACTION_IDLE_SHARE * took, COMPACTION_IDLE_SECONDS_MAX))
 
     async def round(self) -> None:
         """Poll once, stop what was lost, and begin what was assigned."""
@@ -108,6 +118,8 @@ class CompactionWorker:
             log.warning("compaction_poll_failed", kind=error.kind, error=str(error))
             return
         self._meters.saw(answer.backlog)
+        self._layers_changed = answer.backlog.layers != self._layers
+        self._layers = answer.backlog.layers
         for uid, said in sent.items():
             # One of a repository that is gone has nobody to hear it.
             if uid in answer.heard or uid not in answer.seen:

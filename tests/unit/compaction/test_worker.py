@@ -19,6 +19,12 @@ from lakebed.env.ids import SeededIds
 from lakebed.errors import CorruptError, ErrorKind, UnavailableError
 from lakebed.format.blocks import change_block
 from lakebed.kv.wrappers.faults import Call, Fault, LostRequest, Operation
+from lakebed.limits import (
+    COMPACTION_IDLE_SECONDS_MAX,
+    COMPACTION_IDLE_SHARE,
+    COMPACTION_POLL_SECONDS,
+    COMPACTION_POLL_SHARE,
+)
 from lakebed.model.compaction import Job, JobKind, JobState, Schedule, source_of
 from lakebed.model.entries import Entry
 from lakebed.model.ids import BranchName, Path
@@ -322,3 +328,19 @@ def _failed(registry: CollectorRegistry) -> float:
         for kind in JobKind
     ]
     return sum(count or 0.0 for count in kinds)
+
+
+async def test_a_worker_that_finds_nothing_to_do_polls_for_a_hundredth_of_its_time(shell: Shell) -> None:
+    worker = shell.worker()
+    await worker.round()
+    await worker.round()
+    assert worker.poll_seconds(0.001) == COMPACTION_POLL_SECONDS
+    assert worker.poll_seconds(0.2) == COMPACTION_IDLE_SHARE * 0.2
+    assert worker.poll_seconds(100.0) == COMPACTION_IDLE_SECONDS_MAX
+
+    await shell.put(a="1")
+    await shell.wired.engine.parts.branches.update(
+        shell.repo, MAIN, lambda branch, _now: seal(branch), landed=lambda branch: bool(branch.sealed)
+    )
+    await worker.round()
+    assert worker.poll_seconds(0.2) == COMPACTION_POLL_SHARE * 0.2, "a branch has got a layer"
