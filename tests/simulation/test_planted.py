@@ -19,6 +19,7 @@ from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.format.merge import newest_wins
 from lakebed.model.part_uploads import PartUploadState
 from lakebed.model.segments import era_at
+from lakebed.objects.open_stores import OpenStores
 from lakebed.refs import branches, cleaner, segment_sweeper
 from lakebed.refs.branches import Branches
 from lakebed.refs.segment_sweeper import SegmentSweeper
@@ -191,6 +192,17 @@ def broken_pools_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProcessWorkers, "run", run)
 
 
+def stores_closed_under_their_calls(patch: pytest.MonkeyPatch) -> None:
+    """Close the store that was used last whenever another one is needed, whoever still uses it."""
+
+    def make_room(self):
+        for opened in list(self._open.values()):
+            self._close(opened)
+        return tuple(self._closing.values())
+
+    patch.setattr(OpenStores, "_make_room", make_room)
+
+
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [
@@ -212,6 +224,7 @@ def broken_pools_kept(patch: pytest.MonkeyPatch) -> None:
         (uploads_staged_without_a_claim, "gc-repeats"),
         (broken_pools_kept, "handed-in"),
         (only_older_halves_tried, "compaction-spoilt"),
+        (stores_closed_under_their_calls, "repositories"),
     ],
 )
 def test_a_planted_bug_is_found(

@@ -15,6 +15,7 @@ from lakebed.objects.port import (
 )
 from lakebed.testing.simulation.database import at_once, first_page
 from lakebed.testing.simulation.network import Network
+from lakebed.testing.simulation.record_laws import LawBrokenError
 
 
 class SimObjects:
@@ -25,7 +26,8 @@ class SimObjects:
 
     def __init__(self, inner: MemoryObjects, network: Network) -> None:
         self._inner = inner
-        self._network = network
+        self._reached = network
+        self.is_closed = False
         self.capabilities = Capabilities(if_match=True, sign=False, multipart=False)
 
     async def put(self, key: str, data: bytes, *, when: PutWhen = PutMode.CREATE) -> ETag:
@@ -125,7 +127,13 @@ class SimObjects:
         )
 
     async def close(self) -> None:
-        return None
+        self.is_closed = True
+
+    @property
+    def _network(self) -> Network:
+        if self.is_closed:
+            raise LawBrokenError("a call met an object store that was closed under it")
+        return self._reached
 
     async def _page(self, prefix: str, start_after: str, page_items_max: int) -> Sequence[ObjectInfo] | None:
         return await self._network.call(

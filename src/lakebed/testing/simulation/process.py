@@ -130,6 +130,7 @@ class SimProcess:
         self._network = network
         self._buckets = buckets
         self._clock = clock
+        self._open: dict[str, SimObjects] = {}
         kv: KVStore = SimKV(database, network)
         if chance.happens(0.3):
             kv = SharedReads(kv)
@@ -230,7 +231,10 @@ class SimProcess:
 
     def _open_place(self, place: str) -> ObjectStore:
         bucket = self._buckets.setdefault(place, MemoryBucket())
-        store = SimObjects(MemoryObjects(clock=self._clock, bucket=bucket), self._network)
+        self._open = {each: known for each, known in self._open.items() if not known.is_closed}
+        if place in self._open:
+            raise LawBrokenError(f"{place} is opened while it is open")
+        store = self._open[place] = SimObjects(MemoryObjects(clock=self._clock, bucket=bucket), self._network)
         return store if self._retry is None else self._retry(store)
 
 
