@@ -127,7 +127,7 @@ def marks_not_discarded_by_a_restore(patch: pytest.MonkeyPatch) -> None:
 
 
 def uploads_not_listed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(uncommitted, "_upload", lambda _item, _at: None)
+    patch.setattr(uncommitted.UncommittedLists, "_upload", lambda _self, _item, _at: None)
 
 
 def clocks_not_compared(patch: pytest.MonkeyPatch) -> None:
@@ -185,12 +185,16 @@ def links_taken_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def lease_not_asked_for(patch: pytest.MonkeyPatch) -> None:
-    """A job that has lost its lease goes on with what it was at."""
+    """A job that has lost its lease goes on with what it was at, and no server asks for it before a sweep."""
 
     async def check(self):
         return self._clock.now()
 
+    async def start_sweep(_self, _repo, _of, _mark):
+        pass
+
     patch.setattr(Lease, "check", check)
+    patch.setattr(GarbageCollection, "start_sweep", start_sweep)
 
 
 def no_commit_told_to_be_live(patch: pytest.MonkeyPatch) -> None:

@@ -80,17 +80,17 @@ def stashes_not_listed(patch: pytest.MonkeyPatch) -> None:
 
 
 def used_links_not_listed(patch: pytest.MonkeyPatch) -> None:
-    original = uncommitted._link
+    original = UncommittedLists._link
 
-    def link(item, started_at):
+    def link(self, item, started_at):
         token = uncommitted.decode_link(item.value)
-        return original(item, started_at) if token.used_at is None else None
+        return original(self, item, started_at) if token.used_at is None else None
 
-    patch.setattr(uncommitted, "_link", link)
+    patch.setattr(UncommittedLists, "_link", link)
 
 
 def open_links_not_listed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(uncommitted, "_link", lambda _item, _at: None)
+    patch.setattr(UncommittedLists, "_link", lambda _self, _item, _at: None)
 
 
 def copies_not_listed(patch: pytest.MonkeyPatch) -> None:
