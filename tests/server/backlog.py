@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from lakebed.compaction.limits import CompactionLimits
 from lakebed.compaction.meters import CompactionMeters
 from lakebed.compaction.worker import CompactionWorker
 from lakebed.env.clock import SystemClock, after
@@ -78,7 +79,8 @@ class Backlog:
 
     @property
     def config(self) -> Config:
-        return Config(data=self.folder / "data", kv_url=self.kv_url)
+        limits = CompactionLimits(lease_seconds=LEASE_SECONDS)
+        return Config(data=self.folder / "data", kv_url=self.kv_url, compaction_limits=limits)
 
     @property
     def environment(self) -> dict[str, str]:
