@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from lakebed.auth.actions import Action
-from lakebed.auth.arns import repository_arn
+from lakebed.auth.arns import branch_arn, repository_arn, tag_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.catalog.tasks import Report, Tasks
@@ -38,8 +38,7 @@ class Dumps:
         Raises:
             ConflictError: `RESTORE_INCOMPLETE`: some refs could not come back; all others are there.
         """
-        for action in (Action.CREATE_TAG, Action.CREATE_BRANCH, Action.CREATE_COMMIT):
-            self._caller.require(action, repository_arn(repo_name))
+        self._require_restore(repo_name)
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
         require_restored(repo, await self._restore(repo, dump))
@@ -58,8 +57,7 @@ class Dumps:
 
     async def start_restore(self, repo_name: str, dump: RefsDump, *, force: bool = False) -> Task:
         """Begin to restore."""
-        for action in (Action.CREATE_TAG, Action.CREATE_BRANCH, Action.CREATE_COMMIT):
-            self._caller.require(action, repository_arn(repo_name))
+        self._require_restore(repo_name)
         repo = await self._engine.repo(repo_name)
         require_writable(repo, force=force)
 
@@ -73,6 +71,13 @@ class Dumps:
             }
 
         return await self._tasks.start(repo, _RESTORE, work)
+
+    def _require_restore(self, repo_name: str) -> None:
+        """Refuse a caller who may not create refs, or is denied any of them: a dump may hold each."""
+        for action in (Action.CREATE_TAG, Action.CREATE_BRANCH, Action.CREATE_COMMIT):
+            self._caller.require(action, repository_arn(repo_name))
+            self._caller.require_none_denied(action, branch_arn(repo_name, ""))
+            self._caller.require_none_denied(action, tag_arn(repo_name, ""))
 
     async def _restore(
         self, repo: Repository, dump: RefsDump, report: Callable[[int], None] = lambda _commits: None

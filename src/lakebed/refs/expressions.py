@@ -21,6 +21,8 @@ _STEP = re.compile(r"([~^])([0-9]*)")
 _DIGITS_MAX = 18
 # Each step may read a commit.
 _STEPS_MAX = 256
+# Expressions are remembered: a long name and all steps with all digits fit.
+_CHARACTERS_MAX = 8 * 1024
 
 
 class View(Enum):
@@ -63,6 +65,10 @@ def parse_expression(text: str) -> RefExpression:
     Raises:
         InvalidInputError: `INVALID_REF`.
     """
+    if len(text) > _CHARACTERS_MAX:
+        raise InvalidInputError(
+            ErrorKind.INVALID_REF, f"a ref of {len(text)} characters is longer than {_CHARACTERS_MAX}"
+        )
     if text.count("~") + text.count("^") > _STEPS_MAX:
         raise InvalidInputError(
             ErrorKind.INVALID_REF, f"a ref takes at most {_STEPS_MAX} steps: write ~n for n of them"

@@ -217,8 +217,13 @@ def _query(raw: str) -> dict[str, str]:
     return query
 
 
-# The same few credentials come again and again, each with four escaped slashes.
-_plain: Final = lru_cache(maxsize=1024)(unquote_plus)
+# The same few credentials come again and again, each with four escaped slashes. Long texts are not kept.
+_short_plain: Final = lru_cache(maxsize=1024)(unquote_plus)
+_SHORT_CHARACTERS: Final = 256
+
+
+def _plain(text: str) -> str:
+    return _short_plain(text) if len(text) <= _SHORT_CHARACTERS else unquote_plus(text)
 
 
 async def _answered(operation: Operation, call: Call) -> Reply:

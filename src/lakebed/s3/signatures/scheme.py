@@ -21,6 +21,7 @@ from lakebed.s3.request import Request
 from lakebed.s3.signatures.times import parse_stamp
 
 SERVICE: Final = "s3"
+_CREDENTIAL_CHARACTERS_MAX: Final = 512
 _TERMINAL: Final = "aws4_request"
 _FIELDS: Final = frozenset(("Credential", "SignedHeaders", "Signature"))
 _MISSING: Final = "\0"
@@ -259,9 +260,15 @@ def _query_v2(request: Request) -> SignedV2:
     )
 
 
+def _credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
+    if len(text) > _CREDENTIAL_CHARACTERS_MAX:
+        raise refusal(f"the Credential has more than {_CREDENTIAL_CHARACTERS_MAX} characters.")
+    return _parsed_credential(text, refusal)
+
+
 # One client signs with one credential all day.
 @lru_cache(maxsize=1024)
-def _credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
+def _parsed_credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
     # From the right: an access key may contain a slash, the rest may not.
     parts = text.rsplit("/", 4)
     if len(parts) != 5 or not all(parts):
