@@ -37,7 +37,7 @@ from lakebed.errors import (
     UnavailableError,
     is_unknown,
 )
-from lakebed.limits import BACKOFF_MAX_SECONDS, BACKOFF_SECONDS, COMMIT_ATTEMPTS_MAX, PENDING_TIMEOUT_SECONDS
+from lakebed.limits import BACKOFF_SECONDS, COMMIT_ATTEMPTS_MAX, PENDING_TIMEOUT_SECONDS
 from lakebed.model.branch import Branch, Pending
 from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, CommitId, Nonce
@@ -54,6 +54,7 @@ from lakebed.versioning.uncommitted import is_clean
 
 log = get_logger(__name__)
 
+_DOUBLINGS_MAX = 2
 # How often an operation that ends tries to remove its entry: somebody waits for the answer.
 _GIVE_UP_ATTEMPTS = 2
 
@@ -357,7 +358,8 @@ class HeadChanges:
             raise NotFoundError(ErrorKind.REPO_NOT_FOUND, f"repository {repo.name} was deleted")
 
     async def _back_off(self, attempt: int) -> None:
-        seconds = min(BACKOFF_SECONDS * 2**attempt, BACKOFF_MAX_SECONDS)
+        # Not for long: others let the one go first that has lost, as soon as it says so.
+        seconds = BACKOFF_SECONDS * 2 ** min(attempt, _DOUBLINGS_MAX)
         await self._parts.clock.sleep(seconds * self._parts.ids.jitter())
 
     def _rename(self, operation: _Operation) -> None:
