@@ -35,11 +35,10 @@ from lakebed.testing.lake import COMMIT
 from lakebed.testing.server_process import ServerProcess
 from lakebed.versioning.findings import Finding
 from lakebed.versioning.verify import Verifier
-from tests.server.http import Http
+from tests.server.http import PATIENCE_SECONDS, Http
 
 REPO = "/repositories/shop"
 MAIN = f"{REPO}/branches/main"
-PATIENCE_SECONDS = 60.0
 # Short enough for a test to wait for, long enough for heartbeats on a busy machine.
 LEASE_SECONDS = 2
 _LONG_AFTER = 3 * 24 * 3600.0
@@ -79,7 +78,7 @@ class Backlog:
 
     @property
     def config(self) -> Config:
-        limits = CompactionLimits(lease_seconds=LEASE_SECONDS)
+        limits = CompactionLimits(lease_seconds=float(LEASE_SECONDS))
         return Config(data=self.folder / "data", kv_url=self.kv_url, compaction_limits=limits)
 
     @property

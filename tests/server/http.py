@@ -12,6 +12,9 @@ from lakebed.testing.server_process import ServerProcess
 
 Answer = tuple[int, Any]
 
+# How long a test waits for what must happen, on a machine whose processors are all busy with something else.
+PATIENCE_SECONDS = 120.0
+
 
 class Http:
     """The quickstart's user."""

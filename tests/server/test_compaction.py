@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lakebed.testing.server_process import ServerProcess, free_port, running_server
-from tests.server.http import Http
+from tests.server.http import PATIENCE_SECONDS, Http
 
 pytestmark = pytest.mark.server
 
@@ -21,7 +21,6 @@ REPO = "/repositories/shop"
 MAIN = f"{REPO}/branches/main"
 DELETES = 20_000
 LEFT = 5
-_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -49,13 +48,15 @@ def stage_deletes(http: Http) -> None:
 
 def await_compacted(http: Http) -> dict[str, object]:
     """Return what is known of the branch once nothing is left to merge."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         _, found = http("GET", f"{MAIN}/compaction")
         if not found["staging"] and not found["sealed_layers"]:
             return dict(found)
         time.sleep(0.1)
-    raise AssertionError(f"not compacted after {_SECONDS} s: {found}, {http('GET', f'{REPO}/compaction')}")
+    raise AssertionError(
+        f"not compacted after {PATIENCE_SECONDS} s: {found}, {http('GET', f'{REPO}/compaction')}"
+    )
 
 
 def listed(http: Http) -> list[str]:
@@ -65,7 +66,7 @@ def listed(http: Http) -> list[str]:
 
 def compactor_of(server: ServerProcess) -> psutil.Process:
     """Return the one child that gives way to the others."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         children = psutil.Process(server.process.pid).children()
         found = [child for child in children if child.nice() > 0]
@@ -97,7 +98,7 @@ def test_a_compactor_that_is_killed_comes_back_and_goes_on(server: ServerProcess
     http = Http(server)
     first = compactor_of(server)
     first.kill()
-    first.wait(10)
+    first.wait(PATIENCE_SECONDS)
     stage_deletes(http)
     await_compacted(http)
     assert compactor_of(server).pid != first.pid
@@ -122,7 +123,7 @@ def test_a_compactor_of_its_own_works_beside_a_server_that_has_none(tmp_path: Pa
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
                 assert 'lakebed_compaction_jobs_total{kind="l2",outcome="done"}' in answer.read().decode()
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(PATIENCE_SECONDS) == 0
         finally:
             process.kill()
             process.wait()

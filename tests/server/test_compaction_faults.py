@@ -22,7 +22,7 @@ from tests.server.backlog import (
     running_l2,
     wait_until,
 )
-from tests.server.http import Http
+from tests.server.http import PATIENCE_SECONDS, Http
 from tests.server.small_disk import on_small_disk
 
 pytestmark = pytest.mark.server
@@ -70,7 +70,7 @@ async def test_processes_killed_in_the_middle_of_a_job_lose_nothing(backlog: Bac
             server.process.kill()
             for each in everybody if victims == "everybody" else [working]:
                 each.send_signal(signal.SIGKILL if victims == "everybody" else signal.SIGCONT)
-            _, alive = psutil.wait_procs(everybody, timeout=30)
+            _, alive = psutil.wait_procs(everybody, timeout=PATIENCE_SECONDS)
             assert not alive
     if victims != "compactor":
         with running_server(backlog.folder, environment=environment) as again:
@@ -101,7 +101,7 @@ async def test_a_compactor_frozen_past_its_lease_installs_nothing_when_it_wakes_
                 assert all("outcome=lost" in line or "outcome=released" in line for line in said)
                 assert sum(lost["id"] in line and "outcome=done" in line for line in done) == 1
                 quick.send_signal(signal.SIGTERM)
-                assert quick.wait(20) == 0
+                assert quick.wait(PATIENCE_SECONDS) == 0
             # It is as good as before: what comes next it does alone.
             backlog.model.delete(http, *(f"new/{n:06}" for n in range(3000)))
             wait_until(lambda: not is_staged(http), "sealed and merged by the one that was frozen")

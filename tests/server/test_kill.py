@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from lakebed.testing.server_process import ServerProcess, running_server
-from tests.server.http import Http
+from tests.server.http import PATIENCE_SECONDS, Http
 from tests.server.load import BRANCH, load_on
 
 pytestmark = pytest.mark.server
@@ -56,7 +56,7 @@ def test_stopping_the_server_under_load_loses_nothing_and_ends_well(pair: Server
     with load_on(pair) as load:
         load.wait_for(writes=60, commits=3)
         pair.process.send_signal(signal.SIGTERM)
-    assert pair.process.wait(30) == 0
+    assert pair.process.wait(PATIENCE_SECONDS) == 0
     with running_server(pair.folder) as again:
         load.check(again)
 
@@ -67,7 +67,7 @@ class Begun:
     def __init__(self, ask: Http, path: str, body: bytes) -> None:
         host, port = ask.host.split(":")
         self._body = body
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
         self._socket.sendall(
             f"POST /api/v1{path} HTTP/1.1\r\nHost: {ask.host}\r\nAuthorization: {ask.authorization}\r\n"
             f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode()
@@ -112,7 +112,7 @@ def test_a_request_that_was_begun_is_answered_although_the_server_is_told_to_sto
 
     assert commit.end() == 201
     assert [upload.end() for upload in uploads] == [201] * 4
-    assert pair.process.wait(30) == 0
+    assert pair.process.wait(PATIENCE_SECONDS) == 0
 
     with running_server(pair.folder) as again:
         ask = Http(again)
@@ -128,7 +128,7 @@ def test_a_client_that_never_ends_its_request_does_not_keep_the_server_from_endi
         ask("POST", "/repositories", body={"name": "lake", "storage_namespace": "local://lake"})
         stuck = Begun(ask, f"{BRANCH}/objects?path=never", b"x")
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(30) == 0
+        assert server.process.wait(PATIENCE_SECONDS) == 0
         with pytest.raises(ConnectionError):
             stuck.end()
 
@@ -143,7 +143,7 @@ def test_a_worker_that_is_killed_comes_back_and_the_others_go_on(pair: ServerPro
         second.kill()
         load.wait_for(writes=20, commits=1)
         pair.process.send_signal(signal.SIGTERM)
-    assert pair.process.wait(30) == 0
+    assert pair.process.wait(PATIENCE_SECONDS) == 0
     with running_server(pair.folder) as again:
         load.check(again)
 
@@ -163,5 +163,5 @@ def test_workers_listen_to_their_supervisor_alone_and_end_with_it(pair: ServerPr
     assert Http(pair)("GET", "/user")[0] == 200
     assert [worker.pid for worker in workers_of(pair)] == [worker.pid for worker in workers]
     pair.process.kill()
-    _, alive = psutil.wait_procs(workers, timeout=30)
+    _, alive = psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)
     assert not alive
