@@ -65,7 +65,7 @@ def together(*each: Plant) -> Plant:
             2,
             id="committed addresses in unread slices",
         ),
-        pytest.param(plants.ready_trees_not_read, "gc-trees", 9, id="ready trees"),
+        pytest.param(plants.ready_trees_not_read, "gc-trees", 5, id="ready trees"),
         pytest.param(plants.nonces_protect_nothing, "gc-heads", 0, id="nonces of files"),
         pytest.param(plants.refs_listed_before_commits_are_condemned, "gc-refs", 1, id="condemn, then list"),
         pytest.param(plants.refs_published_without_a_check, "gc-refs", 0, id="publish, then check"),

@@ -322,8 +322,8 @@ class Client:
         return await self._ask("commit", partial(self._made_by_task, "commit", work), branch=branch)
 
     async def commit_tree(self) -> Op:
-        """Commit the tree of another commit."""
-        branch, source = self._branch(), self._some_commit()
+        """Commit the tree of another commit, however old."""
+        branch, source = self._branch(), Client._some_commit(self)
         await self._tidy(branch)
         tree = self.lake.world.truth.commit(self.lake.partition, source).tree
         call = partial(
