@@ -39,7 +39,7 @@ class Http:
         connection = (
             http.client.HTTPSConnection(self.host, timeout=30, context=self._trusted)
             if self._trusted
-            else http.client.HTTPConnection(self.host, timeout=30)
+            else http.client.HTTPConnection(self.host, timeout=120)
         )
         data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         url = path + (f"?{urlencode(query)}" if query else "")

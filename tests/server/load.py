@@ -31,9 +31,9 @@ class Load:
         with self._bell:
             writes, commits = writes + len(self.written), commits + len(self.commits)
             reached = self._bell.wait_for(
-                lambda: len(self.written) >= writes and len(self.commits) >= commits, timeout=60
+                lambda: len(self.written) >= writes and len(self.commits) >= commits, timeout=180
             )
-        assert reached, f"only {len(self.written)} writes and {len(self.commits)} commits in a minute"
+        assert reached, f"only {len(self.written)} writes and {len(self.commits)} commits in three minutes"
 
     def client(self, server: ServerProcess, name: str) -> None:
         """Work until the server has ended, whatever happens to single requests."""

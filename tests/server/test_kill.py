@@ -68,9 +68,10 @@ class Begun:
         host, port = ask.host.split(":")
         self._body = body
         self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
+        kind = "Content-Type: application/json\r\n" if body.startswith(b"{") else ""
         self._socket.sendall(
             f"POST /api/v1{path} HTTP/1.1\r\nHost: {ask.host}\r\nAuthorization: {ask.authorization}\r\n"
-            f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode()
+            f"{kind}Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode()
         )
         self._answers = self._socket.makefile("rb")
         assert self._answers.readline().startswith(b"HTTP/1.1 100")

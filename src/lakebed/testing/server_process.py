@@ -19,8 +19,8 @@ from lakebed.server.tls import Tls
 ACCESS_KEY = "AKIAIOSFOLQUICKSTART"
 SECRET_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 
-_START_SECONDS = 60.0
-_STOP_SECONDS = 20.0
+_START_SECONDS = 180.0
+_STOP_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
