@@ -212,6 +212,7 @@ class BranchWriter:
         if not self._appender.wants(sum(len(request.changes) for request in batch)):
             return False
         branch = (await self._branches.get(self._repo, self._name)).value
+        require_admission(branch)
         if not self._appender.has_room(branch):
             return False
         conditional = any(r.condition is not None for r in batch if not r.done.done())
