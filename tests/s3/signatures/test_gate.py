@@ -196,3 +196,11 @@ async def test_only_so_many_urls_are_remembered(installed: World, monkeypatch: p
         await gate.admit(presigned(key, target=f"/lake/main/{number}"))
 
     assert len(gate._seen) <= 3
+
+
+async def test_a_signature_names_each_header_once(installed: World) -> None:
+    request = signed_with(PAIR.access_key_id, PAIR.secret_access_key)
+    named = request.headers["authorization"].replace("SignedHeaders=host", "SignedHeaders=host;host")
+    again = replace(request, headers={**request.headers, "authorization": named})
+
+    assert await refusal(gate_of(installed.auth, installed), again) is Code.AUTHORIZATION_HEADER_MALFORMED

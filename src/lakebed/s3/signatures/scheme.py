@@ -285,8 +285,11 @@ def _parsed_credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
 
 def _header_names(text: str, refusal: Refusal) -> tuple[str, ...]:
     names = tuple(text.split(";"))
-    if not all(names) or text != text.lower():
-        raise refusal("the SignedHeaders are mal-formed; expecting lower-case names with semicolons between.")
+    # Each name adds the header's value to what is hashed, so a name that repeats would cost the value each time.
+    if not all(names) or text != text.lower() or len(set(names)) != len(names):
+        raise refusal(
+            "the SignedHeaders are mal-formed; expecting lower-case names, each once, with semicolons between."
+        )
     return names
 
 

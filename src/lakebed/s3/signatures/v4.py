@@ -126,7 +126,7 @@ def require_time(signed: SignedV4, now: Instant) -> None:
 
 
 def _require_coverage(request: Request, signed: SignedV4) -> None:
-    covered = signed.signed_headers
+    covered = frozenset(signed.signed_headers)
     bare = [name for name in request.headers if name.startswith("x-amz-") and name not in covered]
     if "host" not in covered:
         bare.append("host")
