@@ -516,8 +516,10 @@ AUTH_CHANGES_REMEMBERED = 64
 S3_CLOCK_SKEW_SECONDS = 900
 # Signing keys kept with a secret: presigned URLs live a week, and a client uses one region or two.
 SIGNING_KEYS_KEPT = 16
-# Presigned URLs whose signature need not be computed again, about a KiB each: as many as are in use at a time.
+# Presigned URLs whose signature need not be computed again: as many as are in use at a time. A request with a longer head
+# than the second number is verified each time: clients send one or two KiB.
 PRESIGNED_URLS_KEPT = 4096
+PRESIGNED_HEAD_BYTES_KEPT = 4 * KIB
 # A piece of a body up to this size is hashed faster than it is handed to a thread.
 INLINE_HASH_BYTES_MAX = 256 * KIB
 # The line before a chunk of a body: a size and a signature.
@@ -586,6 +588,10 @@ HTTP_CONNECTIONS_MAX = 10_000
 HTTP_REFUSED_MAX = 64
 # A TLS handshake counts as a connection, and takes a few round trips.
 HTTP_TLS_SECONDS = 10.0
+# Texts of heads (hosts, dates, credentials, types) that each function remembers with what it said of them, and the longest
+# of them: about a MiB for each function. Anyone may send them.
+MEMO_ITEMS_MAX = 1024
+MEMO_TEXT_LENGTH_MAX = 256
 # Requests that a client sends ahead: clients that do so at all send a few.
 HTTP_PIPELINE_MAX = 64
 # What one worker holds of requests whose heads are arriving, that wait for their turn, or whose bodies wait for the

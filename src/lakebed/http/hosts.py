@@ -6,12 +6,12 @@ browsers resolve `localhost` themselves, so both are always safe.
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
+from lakebed.env.memo import memo
+
 _LOCALHOST: Final = "localhost"
-_REMEMBERED: Final = 1024
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 
 
@@ -30,7 +30,7 @@ class Hosts:
         self.is_open = not (loopback_only or self._names)
         """Whether any `Host` is accepted."""
         # The same few hosts come with every request.
-        self.accepts = lru_cache(maxsize=_REMEMBERED)(self._accepts)
+        self.accepts = memo(self._accepts)
 
     def is_known(self, host: bytes) -> bool:
         """Return whether no other site can claim this `Host`: an address, localhost, or a name from the settings."""

@@ -4,11 +4,9 @@
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import Final
 
-_REMEMBERED: Final = 1024
+from lakebed.env.memo import memo
 
 
 class Proxies:
@@ -17,7 +15,7 @@ class Proxies:
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks = [ip_network(each) for each in networks]
         self.are_none = not self._networks
-        self._trusts = lru_cache(maxsize=_REMEMBERED)(self._is_inside)
+        self._trusts = memo(self._is_inside)
 
     def client(self, peer: str, headers: Mapping[bytes, bytes]) -> str:
         """Return the address of the client: the last one that no trusted proxy has."""

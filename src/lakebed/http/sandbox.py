@@ -6,9 +6,9 @@ document is downloaded instead.
 """
 
 import re
-from functools import lru_cache
 from typing import Final
 
+from lakebed.env.memo import memo
 from lakebed.http.reply import Header, Headers
 
 NO_SNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
@@ -20,7 +20,7 @@ _ACTIVE: Final = re.compile(rb"html|xml|svg|xsl|script|multipart/|message/|x-sho
 
 
 # Most objects have one of a few types.
-@lru_cache(maxsize=1024)
+@memo
 def is_active(content_type: bytes) -> bool:
     """Return whether a browser that is led to an object of this type would run something in it.
 

@@ -11,8 +11,8 @@ itself), both with n = 1 if it is left out. `@` is a branch as last committed,
 import re
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 
+from lakebed.env.memo import memo
 from lakebed.errors import ErrorKind, InvalidInputError
 
 _EXPRESSION = re.compile(r"([^\s~^@$]+)((?:[~^][0-9]*)*|[@$])")
@@ -58,7 +58,7 @@ class RefExpression:
     view: View = View.PLAIN
 
 
-@lru_cache(maxsize=1024)
+@memo
 def parse_expression(text: str) -> RefExpression:
     """Return the parts of a ref expression.
 

@@ -8,7 +8,6 @@ anything. Whatever goes wrong on the way becomes an XML error in one place.
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote, unquote_plus
 
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from lakebed.catalog.session import Session, Sessions
 from lakebed.env.clock import Clock
+from lakebed.env.memo import memo
 from lakebed.env.work import Workers
 from lakebed.errors import ErrorKind, LakebedError
 from lakebed.http.held import HeldBodies, Hold
@@ -217,13 +217,10 @@ def _query(raw: str) -> dict[str, str]:
     return query
 
 
-# The same few credentials come again and again, each with four escaped slashes. Long texts are not kept.
-_short_plain: Final = lru_cache(maxsize=1024)(unquote_plus)
-_SHORT_CHARACTERS: Final = 256
-
-
+# The same few credentials come again and again, each with four escaped slashes.
+@memo
 def _plain(text: str) -> str:
-    return _short_plain(text) if len(text) <= _SHORT_CHARACTERS else unquote_plus(text)
+    return unquote_plus(text)
 
 
 async def _answered(operation: Operation, call: Call) -> Reply:

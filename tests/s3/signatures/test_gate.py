@@ -198,6 +198,20 @@ async def test_only_so_many_urls_are_remembered(installed: World, monkeypatch: p
     assert len(gate._seen) <= 3
 
 
+async def test_a_presigned_url_with_a_large_head_is_not_remembered(installed: World) -> None:
+    signer = S3SigV4QueryAuth(
+        Credentials(PAIR.access_key_id, PAIR.secret_access_key), "s3", "us-east-1", expires=60
+    )
+    request = signed_by(signer)
+    gate = gate_of(installed.auth, installed)
+    for number in range(3):
+        await gate.admit(replace(request, headers={**request.headers, "a": str(number) + "a" * 5_000}))
+    assert not gate._seen
+
+    await gate.admit(request)
+    assert len(gate._seen) == 1
+
+
 async def test_a_signature_names_each_header_once(installed: World) -> None:
     request = signed_with(PAIR.access_key_id, PAIR.secret_access_key)
     named = request.headers["authorization"].replace("SignedHeaders=host", "SignedHeaders=host;host")

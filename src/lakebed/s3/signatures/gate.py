@@ -18,7 +18,7 @@ import msgspec
 from lakebed.auth.caller import Caller
 from lakebed.auth.secret import Secret, Signer
 from lakebed.env.clock import Clock
-from lakebed.limits import PRESIGNED_URLS_KEPT
+from lakebed.limits import PRESIGNED_HEAD_BYTES_KEPT, PRESIGNED_URLS_KEPT
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.scheme import SignedV4, find_signature
@@ -94,6 +94,12 @@ class Gate:
         return Admitted(signer.caller, verified)
 
     def _remember(self, head: _Head, seen: _Seen) -> None:
+        # The holder of one URL can add any headers to it that are not signed.
+        if (
+            len(head[1]) + len(head[2]) + sum(len(name) + len(value) for name, value in head[3])
+            > PRESIGNED_HEAD_BYTES_KEPT
+        ):
+            return
         if len(self._seen) >= PRESIGNED_URLS_KEPT:
             self._seen.clear()
         self._seen[head] = seen

@@ -7,12 +7,12 @@ out can be verified without further questions about its form.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from lakebed.env.clock import Instant
+from lakebed.env.memo import memo
 from lakebed.http.dates import parse_http_date
 from lakebed.limits import SIGN_SECONDS_MAX
 from lakebed.objects.s3.sigv4 import ALGORITHM, UNSIGNED_PAYLOAD, stamp_of
@@ -21,7 +21,6 @@ from lakebed.s3.request import Request
 from lakebed.s3.signatures.times import parse_stamp
 
 SERVICE: Final = "s3"
-_CREDENTIAL_CHARACTERS_MAX: Final = 512
 _TERMINAL: Final = "aws4_request"
 _FIELDS: Final = frozenset(("Credential", "SignedHeaders", "Signature"))
 _MISSING: Final = "\0"
@@ -260,15 +259,9 @@ def _query_v2(request: Request) -> SignedV2:
     )
 
 
-def _credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
-    if len(text) > _CREDENTIAL_CHARACTERS_MAX:
-        raise refusal(f"the Credential has more than {_CREDENTIAL_CHARACTERS_MAX} characters.")
-    return _parsed_credential(text, refusal)
-
-
 # One client signs with one credential all day.
-@lru_cache(maxsize=1024)
-def _parsed_credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
+@memo
+def _credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
     # From the right: an access key may contain a slash, the rest may not.
     parts = text.rsplit("/", 4)
     if len(parts) != 5 or not all(parts):

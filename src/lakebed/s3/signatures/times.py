@@ -1,13 +1,13 @@
 """Times as signatures carry them. Pure, and strict: what is not a time gives None."""
 
 from datetime import UTC, datetime
-from functools import lru_cache
 
 from lakebed.env.clock import SECOND, Instant
+from lakebed.env.memo import memo
 
 
 # Requests that were signed in the same second come together.
-@lru_cache(maxsize=1024)
+@memo
 def parse_stamp(text: str) -> Instant | None:
     """Return the time that `20150830T123600Z` stands for.
 
