@@ -181,6 +181,9 @@ class Client:
     def _send(self, path: str, query: dict[str, str], data: bytes) -> int | None:
         try:
             status, _, _ = self._site.ask().whole("POST", f"/api/v1{path}", query=query, body=data)
+        except TimeoutError as error:
+            # The process that has it is alive, and may do it at any time: nothing can be said of the path any more.
+            raise AssertionError(f"no answer to {path} in two minutes") from error
         except (OSError, http.client.HTTPException):
             time.sleep(0.02)
             return None
