@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from lakebed.env.memo import memo
+from lakebed.format.memo import memo
 
 _LOCALHOST: Final = "localhost"
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address, ip_network
 
-from lakebed.env.memo import memo
+from lakebed.format.memo import memo
 
 
 class Proxies:

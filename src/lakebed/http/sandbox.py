@@ -8,7 +8,7 @@ document is downloaded instead.
 import re
 from typing import Final
 
-from lakebed.env.memo import memo
+from lakebed.format.memo import memo
 from lakebed.http.reply import Header, Headers
 
 NO_SNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")

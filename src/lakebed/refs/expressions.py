@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from lakebed.env.memo import memo
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.format.memo import memo
 
 _EXPRESSION = re.compile(r"([^\s~^@$]+)((?:[~^][0-9]*)*|[@$])")
 _STEP = re.compile(r"([~^])([0-9]*)")

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from lakebed.catalog.session import Session, Sessions
 from lakebed.env.clock import Clock
-from lakebed.env.memo import memo
 from lakebed.env.work import Workers
 from lakebed.errors import ErrorKind, LakebedError
+from lakebed.format.memo import memo
 from lakebed.http.held import HeldBodies, Hold
 from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, send_reply
 from lakebed.s3.call import Call

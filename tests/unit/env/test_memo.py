@@ -4,11 +4,11 @@ import ast
 from pathlib import Path
 
 import lakebed
-from lakebed.env.memo import memo
+from lakebed.format.memo import memo
 from lakebed.limits import MEMO_TEXT_LENGTH_MAX
 
 BOUNDED = {
-    "env/memo.py:memo": "texts of MEMO_TEXT_LENGTH_MAX",
+    "format/memo.py:memo": "texts of MEMO_TEXT_LENGTH_MAX",
     "http/dates.py:_second": "numbers",
     "kv/drivers/lmdb_keys.py:partition_prefix": "names of partitions, which the server chooses",
     "model/ids.py:parse_branch_name": "an error for long names, which is not remembered",

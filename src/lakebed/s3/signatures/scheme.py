@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from lakebed.env.clock import Instant
-from lakebed.env.memo import memo
+from lakebed.format.memo import memo
 from lakebed.http.dates import parse_http_date
 from lakebed.limits import SIGN_SECONDS_MAX
 from lakebed.objects.s3.sigv4 import ALGORITHM, UNSIGNED_PAYLOAD, stamp_of

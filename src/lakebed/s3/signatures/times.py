@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from lakebed.env.clock import SECOND, Instant
-from lakebed.env.memo import memo
+from lakebed.format.memo import memo
 
 
 # Requests that were signed in the same second come together.
