@@ -23,7 +23,7 @@ COUNTS = {
     "shared-segments": 4,
     "handed-in": 3,
     "pinned-scans": 4,
-    "compaction": 4,
+    "compaction": 5,
     "compaction-races": 3,
     "compaction-faults": 3,
     "compaction-damage": 3,
