@@ -12,6 +12,14 @@ GIB = 1024 * MIB
 # The longest key S3 accepts, and no store we support accepts less.
 PATH_BYTES_MAX = 1024
 
+# A place or an address as text: the longest path that Linux opens; those of S3 are shorter.
+PLACE_BYTES_MAX = 4 * KIB
+# A new namespace leaves room for the keys below it. Each of its folders is resolved, and looked into for a repository above.
+NAMESPACE_BYTES_MAX = 1024
+NAMESPACE_FOLDERS_MAX = 32
+# The longest name of a folder on Linux.
+FOLDER_NAME_BYTES_MAX = 255
+
 # A staging row's key is its path and a short prefix; the KV must hold both.
 KV_KEY_BYTES_MAX = 1024 + 64
 # PostgreSQL refuses an index entry over 2,704 bytes, and partition and key share one.

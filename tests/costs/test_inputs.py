@@ -206,6 +206,7 @@ CASES: Final = [
     Case("json escapes", again("\\u0041", head='{"message":"', tail='"}'), rest_body("POST", f"{MAIN}/commits"), BODY),
     Case("json paths to delete", numbered('"p{}",', head='{"paths":[', tail='"z"]}'), rest_body("POST", f"{MAIN}/objects/delete"), BODY),
     Case("json import paths", again('{"type":"object","path":"s3://a/b","destination":"d"},', head='{"commit":{"message":"m"},"paths":[', tail='{"type":"object","path":"s3://a/b","destination":"d"}]}'), rest_body("POST", f"{MAIN}/import"), BODY),
+    Case("json namespace of folders", again("a/", head='{"name":"deep","storage_namespace":"local://', tail='b"}'), rest_body("POST", "/repositories"), BODY),
     Case("protection of many branches", numbered('{{"pattern":"p{}"}},', head="[", tail='{"pattern":"z"}]'), rest_body("PUT", f"{REPO}/settings/branch_protection"), BODY),
     Case("protection with choices", again(",", head='[{"pattern":"{', tail='}x"}]'), rest_body("PUT", f"{REPO}/settings/branch_protection"), BODY),
     Case("protection with braces", again("{a}", head='[{"pattern":"', tail='"}]'), rest_body("PUT", f"{REPO}/settings/branch_protection"), BODY),

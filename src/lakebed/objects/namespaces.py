@@ -17,6 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.limits import (
+    FOLDER_NAME_BYTES_MAX,
+    NAMESPACE_BYTES_MAX,
+    NAMESPACE_FOLDERS_MAX,
+    PLACE_BYTES_MAX,
+)
 
 SCHEMES: Final = ("local", "mem", "s3")
 _AWKWARD: Final = re.compile(r"[\s?#]")
@@ -41,6 +47,11 @@ def parse_place(url: str) -> PlaceUrl:
         InvalidInputError: `INVALID_NAMESPACE`: an unknown scheme, nothing named, or a path with empty, `.` or
             `..` parts, which different readers would understand differently.
     """
+    if len(url) > PLACE_BYTES_MAX:
+        raise InvalidInputError(
+            ErrorKind.INVALID_NAMESPACE,
+            f"{url[:64]!r}… has {len(url)} characters, and a place has at most {PLACE_BYTES_MAX}",
+        )
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
@@ -67,14 +78,30 @@ def normalise_namespace(url: str) -> str:
     's3://bucket/lake'
 
     Raises:
-        InvalidInputError: as for `parse_place`; and for white space, `?` and `#`, which not every client gets right
-            in a URL that it will see for years.
+        InvalidInputError: as for `parse_place`; for white space, `?` and `#`, which not every client gets right
+            in a URL that it will see for years; and for a place that is too long or too deep for a repository.
     """
     if _AWKWARD.search(url):
         raise InvalidInputError(
             ErrorKind.INVALID_NAMESPACE, f"namespace {url!r} must not have white space, '?' or '#'"
         )
-    return str(parse_place(url))
+    place = parse_place(url)
+    _require_shallow(place)
+    return str(place)
+
+
+def _require_shallow(place: PlaceUrl) -> None:
+    folders = [len(each.encode("utf-8", "surrogatepass")) for each in (place.host, *place.path.split("/"))]
+    if (
+        sum(folders) + len(folders) > NAMESPACE_BYTES_MAX
+        or len(folders) > NAMESPACE_FOLDERS_MAX
+        or max(folders) > FOLDER_NAME_BYTES_MAX
+    ):
+        raise InvalidInputError(
+            ErrorKind.INVALID_NAMESPACE,
+            f"namespace {str(place)[:64]!r}… is too long or too deep: choose one of at most {NAMESPACE_BYTES_MAX} bytes and "
+            f"{NAMESPACE_FOLDERS_MAX} folders, each with a name of at most {FOLDER_NAME_BYTES_MAX} bytes",
+        )
 
 
 def local_path(place: PlaceUrl, data_dir: Path | None) -> Path:

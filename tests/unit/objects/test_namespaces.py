@@ -8,7 +8,13 @@ from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.objects.drivers.local import LocalObjects
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.drivers.s3 import S3Objects
-from lakebed.objects.namespaces import canonical_namespace, is_within, overlap, parse_place
+from lakebed.objects.namespaces import (
+    canonical_namespace,
+    is_within,
+    normalise_namespace,
+    overlap,
+    parse_place,
+)
 from lakebed.objects.open import open_store
 from lakebed.objects.settings import StoreSettings
 
@@ -59,6 +65,25 @@ def test_what_names_no_place_is_refused(url: str) -> None:
         parse_place(url)
 
     assert raised.value.kind is ErrorKind.INVALID_NAMESPACE
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "local://" + "a/" * 40,
+        "local:///" + "a/" * 2_000 + "b",
+        "local://" + "a" * 256,
+        "local://" + "é" * 128,
+        "s3://b/" + "/".join(["a" * 250] * 5),
+        "local://" + "a/" * 1_000_000 + "b",
+    ],
+)
+def test_a_place_too_long_or_too_deep_for_a_repository_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        normalise_namespace(url)
+
+    assert raised.value.kind is ErrorKind.INVALID_NAMESPACE
+    assert len(str(raised.value)) < 500
 
 
 def test_an_unknown_scheme_is_refused_with_those_there_are() -> None:
