@@ -279,6 +279,8 @@ PRESIGN_SECONDS = 15 * 60
 COPY_PART_BYTES_MAX = 64 * MIB
 # Entries that one request stages: they are held in memory, and a JSON body ends at about as many anyway.
 STAGE_ENTRIES_MAX = 10_000
+# Paths of one import, each of which is checked before it begins: a prefix brings any number of objects.
+IMPORT_PATHS_MAX = 1_000
 
 # A collector renews its lease three times before it runs out; if it died, the next one waits no longer than this.
 GC_LEASE_SECONDS = 60.0
@@ -495,6 +497,8 @@ STREAM_CHUNK_BYTES = 1 * MIB
 AUTH_ID_LENGTH_MAX = 127
 # Groups, policies and access keys of one user sit in its record, which is read whole at every sign-in.
 AUTH_LINKS_MAX = 1000
+# The longest ARN: an address of a place, and what comes before it.
+RESOURCE_CHARACTERS_MAX = PLACE_BYTES_MAX + KIB
 # A policy is compiled when somebody it applies to is first seen: a millisecond for as much text as this.
 POLICY_CHARACTERS_MAX = 64 * KIB
 # Each of them costs 20 microseconds to compile.

@@ -9,7 +9,8 @@ from typing import Final
 from lakebed.auth.arns import EVERYTHING
 from lakebed.auth.decisions import Permissions
 from lakebed.env.clock import Instant
-from lakebed.errors import DeniedError, ErrorKind
+from lakebed.errors import DeniedError, ErrorKind, InvalidInputError
+from lakebed.limits import RESOURCE_CHARACTERS_MAX
 from lakebed.model.auth import Effect, Incarnation, Policy, PolicyId, Statement
 
 # Clients compare these texts: the first sends a person to the login page, the second does not.
@@ -49,14 +50,28 @@ class Caller:
             raise DeniedError(ErrorKind.PERMISSION_DENIED, DENIED_TEXT)
 
     def require_none_denied(self, action: str, prefix: str) -> None:
-        """As `require_not_denied`, for everything whose ARN begins with `prefix`."""
+        """As `require_not_denied`, for everything whose ARN begins with `prefix`; errors as for `require_all`."""
+        _require_short(prefix)
         if self.permissions.denies_any(action, prefix):
             raise DeniedError(ErrorKind.PERMISSION_DENIED, DENIED_TEXT)
 
     def require_all(self, action: str, prefix: str) -> None:
-        """Raise `DeniedError` unless the caller may do `action` to everything whose ARN begins with `prefix`."""
+        """Raise `DeniedError` unless the caller may do `action` to everything whose ARN begins with `prefix`.
+
+        Raises:
+            InvalidInputError: `TOO_LARGE`: nothing has so long a name.
+        """
+        _require_short(prefix)
         if not self.permissions.may_all(action, prefix):
             raise DeniedError(ErrorKind.PERMISSION_DENIED, DENIED_TEXT)
+
+
+def _require_short(prefix: str) -> None:
+    """Refuse what no path or address can begin with. Wildcards take a step in Python for each character of a prefix."""
+    if len(prefix) > RESOURCE_CHARACTERS_MAX:
+        raise InvalidInputError(
+            ErrorKind.TOO_LARGE, f"a prefix of {len(prefix)} characters is longer than any path or address"
+        )
 
 
 def unauthenticated() -> DeniedError:

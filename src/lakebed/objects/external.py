@@ -11,6 +11,7 @@ swapped between the check and the read. That is why a first check may trust for
 a moment what it found out about a folder: a million files come from a few of them.
 """
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings
 
 _LOCAL = "local://"
+# Every second character may begin a folder, which takes a system call: ten milliseconds at worst.
+_CHARACTERS_A_TURN = 4 * 1024
 
 Namespaces: TypeAlias = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
 """Tells the namespaces of all repositories there are at this moment, in their one spelling (`Places.canonical`).
@@ -71,6 +74,8 @@ class ExternalAddresses:
         self._settings = settings
         self._stores: dict[str, ObjectStore] = {}
         self._last = _Bounds(None, [], [])
+        self._since_turn = 0
+        """Characters of addresses that were resolved since others had their turn."""
 
     async def check(self, address: str) -> None:
         """Raise unless `address`, or all that begins with it, may be read.
@@ -83,6 +88,7 @@ class ExternalAddresses:
         folder, _, name = address.rpartition("/")
         if folder in bounds.clear and _is_plain(folder, name):
             return
+        await self._take_turns(address)
         place = _parse(address)
         self._admit(bounds, place, address)
         if place.scheme == "local" and not place.host and self._is_clear(bounds, folder):
@@ -90,6 +96,7 @@ class ExternalAddresses:
 
     async def resolve(self, address: str) -> ExternalObject:
         """Return what `address` means; errors as for `check`. Whether it is there shows when it is read."""
+        await self._take_turns(address)
         place = _parse(address)
         resolved, prefix = self._admit(await self._bounds(), place, address)
         if place.scheme == "local":
@@ -105,6 +112,13 @@ class ExternalAddresses:
         stores, self._stores = self._stores, {}
         for store in stores.values():
             await store.close()
+
+    async def _take_turns(self, address: str) -> None:
+        """Let other requests in between: one request may name ten thousand addresses, each with thousands of folders."""
+        self._since_turn += len(address)
+        if self._since_turn > _CHARACTERS_A_TURN:
+            self._since_turn = 0
+            await asyncio.sleep(0)
 
     def _admit(self, bounds: _Bounds, place: PlaceUrl, address: str) -> tuple[str, str]:
         """Return the resolved address and the resolved prefix that admits it."""

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 
 from lakebed.auth.actions import Action
 from lakebed.auth.arns import object_arn, repository_arn, user_arn
-from lakebed.auth.caller import DENIED_TEXT, SYSTEM
+from lakebed.auth.caller import DENIED_TEXT, SYSTEM, Caller
 from lakebed.auth.decisions import Allowed, Denied, Permissions, decide
 from lakebed.auth.wildcards import matches, may_begin
 from lakebed.env.clock import Instant
-from lakebed.errors import DeniedError, ErrorKind
+from lakebed.errors import DeniedError, ErrorKind, InvalidInputError
 from lakebed.model.auth import Effect, Incarnation, Policy, PolicyId, Statement
 from tests.unit.auth.naive import naive_may
 
@@ -179,3 +179,11 @@ def test_what_matches_a_pattern_begins_as_it_may(pattern: str, prefix: str, more
         assert may_begin(pattern, prefix)
     if pattern.endswith("*") and matches(pattern, prefix):
         assert matches(pattern, prefix + more)
+
+
+def test_a_prefix_longer_than_any_path_or_address_is_refused_before_wildcards_are_tried() -> None:
+    caller = Caller(id="u", permissions=Permissions([], user="u"))
+    for ask in (caller.require_all, caller.require_none_denied):
+        with pytest.raises(InvalidInputError) as raised:
+            ask("fs:WriteObject", "arn:lakefs:fs:::repository/lake/object/" + "a" * 1_000_000)
+        assert raised.value.kind is ErrorKind.TOO_LARGE

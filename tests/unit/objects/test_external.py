@@ -1,5 +1,6 @@
 """Objects outside: what may be read, and what never."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -225,3 +226,20 @@ async def test_nothing_outside_is_written_to(gate: Gate, folder: Path) -> None:
 def test_a_prefix_that_is_no_place_is_refused_at_once() -> None:
     with pytest.raises(InvalidInputError):
         ExternalAddresses(import_prefixes=["/data"], namespaces=lambda: ())
+
+
+async def test_others_have_their_turn_while_many_addresses_are_resolved(gate: Gate, folder: Path) -> None:
+    one, turns = gate(), 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    for number in range(20):
+        await one.resolve(f"local://{folder}/imp/{'a/' * 1_900}{number}")
+    task.cancel()
+
+    assert turns >= 10

@@ -1,7 +1,7 @@
 """Imports: started, watched, cancelled."""
 
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -15,6 +15,7 @@ from lakebed.api.resources.commits import CommitCreation
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
 from lakebed.http.reply import Reply
+from lakebed.limits import IMPORT_PATHS_MAX
 from lakebed.model.tasks import TaskState
 from lakebed.versioning.importing import ImportKind, ImportPath
 
@@ -32,7 +33,7 @@ class ImportLocation(msgspec.Struct):
 class ImportCreation(msgspec.Struct):
     """Sources, and the commit that brings them in."""
 
-    paths: list[ImportLocation]
+    paths: Annotated[list[ImportLocation], msgspec.Meta(max_length=IMPORT_PATHS_MAX)]
     commit: CommitCreation
     force: bool = False
 
