@@ -198,13 +198,14 @@ class Authenticator:
         if not client:
             return await self._learn_basic(digest, access_key, secret)
         pair = self._digest(f"pair\0{network_of(client)}\0{access_key}".encode("utf-8", "surrogatepass"))
-        self._throttle.require(pair)
+        credential = self._digest(f"credential\0{access_key}\0{secret}".encode("utf-8", "surrogatepass"))
+        self._throttle.require(pair, credential)
         try:
             account = await self._learn_basic(digest, access_key, secret)
         except DeniedError:
             self._throttle.failed(pair)
             raise
-        self._throttle.succeeded(pair)
+        self._throttle.succeeded(pair, credential)
         return account
 
     async def _learn_basic(self, digest: bytes, access_key: str, secret: str) -> "_Account":

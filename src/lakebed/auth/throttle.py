@@ -2,7 +2,8 @@
 
 Failures are counted for each pair of client and access key, so that nobody else has to wait: not the owner of the key
 at another address, and not another user at the same one. A failure is forgiven after a while; a success forgives all.
-Each worker counts for itself. Of an IPv6 client the network counts (/64), which is what one customer has.
+A credential that was right before is no guess and never waits, so that a client behind the same address cannot lock the
+owner of a key out. Each worker counts for itself. Of an IPv6 client the network counts (/64), which is what one customer has.
 """
 
 from ipaddress import IPv6Address, ip_address
@@ -23,14 +24,16 @@ class Throttle:
         self._clock = clock
         self._failures: dict[bytes, tuple[float, float]] = {}
         """By pair: how many failures count, and when that was true."""
+        self._proven: dict[bytes, None] = {}
+        """Digests of credentials that were right, those that were used last at the end."""
 
-    def require(self, pair: bytes) -> None:
-        """Let a try pass.
+    def require(self, pair: bytes, credential: bytes) -> None:
+        """Let a try pass; `credential` is a digest of key and secret.
 
         Raises:
             UnavailableError: `TOO_MANY_LOGINS`: too many tries of this pair have failed.
         """
-        if self._counting(pair) > LOGIN_FAILURES_MAX - 1:
+        if credential not in self._proven and self._counting(pair) > LOGIN_FAILURES_MAX - 1:
             raise UnavailableError(
                 ErrorKind.TOO_MANY_LOGINS,
                 f"{LOGIN_FAILURES_MAX} logins with this access key have failed: wait a minute and check the secret",
@@ -45,9 +48,13 @@ class Throttle:
             self._failures.pop(next(iter(self._failures)))
         self._failures[pair] = (count, self._clock.monotonic())
 
-    def succeeded(self, pair: bytes) -> None:
-        """Forgive."""
+    def succeeded(self, pair: bytes, credential: bytes) -> None:
+        """Forgive, and remember the credential, whether or not it is still good when it comes again."""
         self._failures.pop(pair, None)
+        self._proven.pop(credential, None)
+        if len(self._proven) >= LOGIN_FAILURES_KEPT:
+            self._proven.pop(next(iter(self._proven)))
+        self._proven[credential] = None
 
     def _counting(self, pair: bytes) -> float:
         count, since = self._failures.get(pair, (0.0, 0.0))

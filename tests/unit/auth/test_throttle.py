@@ -46,13 +46,19 @@ async def test_a_credential_that_was_recognised_before_is_not_held_up(installed:
     await authenticator.caller_for(authorization=GOOD, cookie=None, client="192.0.2.1")
     await guessed(installed, LOGIN_FAILURES_MAX + 1)
     assert await authenticator.caller_for(authorization=GOOD, cookie=None, client="192.0.2.1") is not None
+    # A change of users clears what was recognised, but not that the secret was right.
+    await installed.auth.users.create("ann")
+    assert await authenticator.caller_for(authorization=GOOD, cookie=None, client="192.0.2.1") is not None
+    await guessed(installed, LOGIN_FAILURES_MAX + 1)
+    await authenticator.login(ACCESS_KEY, SECRET, client="192.0.2.1")
 
 
 def test_failures_of_a_bounded_number_of_pairs_are_remembered() -> None:
     throttle = Throttle(OwnedClock())
     for number in range(LOGIN_FAILURES_KEPT + 100):
         throttle.failed(b"%d" % number)
-    assert len(throttle._failures) == LOGIN_FAILURES_KEPT
+        throttle.succeeded(b"", b"%d" % number)
+    assert len(throttle._failures) == len(throttle._proven) == LOGIN_FAILURES_KEPT
 
 
 def test_a_client_of_ipv6_is_its_network() -> None:
