@@ -296,6 +296,8 @@ GC_RUNS_KEPT = 50
 # One page of uncommitted addresses: about 25 MiB of Parquet, and shorter than any client's patience.
 GC_PAGE_ROWS = 1_000_000
 GC_PAGE_SECONDS = 15.0
+# The numbers of a worker are collected for Prometheus at most this often: no scraper asks for more.
+METRICS_SECONDS = 1.0
 # The run records of all repositories are read for Prometheus at most this often, and shown of so many repositories: each is
 # a dozen time series.
 GC_METRICS_SECONDS = 15.0

@@ -94,7 +94,11 @@ class WorkerApp:
         layout = Layout(config.data.absolute())
         process = ids.token()
         metrics = self._metrics = Metrics(
-            layout.metrics, process, [*rest_names(OPERATIONS), *s3_names()], shared=self._shared_metrics
+            layout.metrics,
+            process,
+            [*rest_names(OPERATIONS), *s3_names()],
+            shared=self._shared_metrics,
+            clock=clock,
         )
         wired = await self._stack.enter_async_context(open_engine(config, layout, registry=metrics.registry))
         self._gc_metrics = GcMetrics(
