@@ -32,6 +32,8 @@ REF_NAME_BYTES_MAX = 255
 
 # S3 allows 2 KiB of user metadata; eight times that is generous for clients of the REST API.
 METADATA_BYTES_MAX = 16 * KIB
+# The message of a commit or a stash, which every log shows: a page of a thousand commits takes 64 MiB at the most.
+MESSAGE_BYTES_MAX = 64 * KIB
 
 # One page of an ordered scan: large enough that a round trip is noise, small enough to hold in memory.
 SCAN_PAGE_ITEMS = 10_000

@@ -17,7 +17,7 @@ from lakebed.catalog.engine import Engine, require_writable
 from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
 from lakebed.model.commits import Commit
 from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Nonce, is_commit_id
-from lakebed.model.metadata import require_small
+from lakebed.model.metadata import require_short, require_small
 from lakebed.model.repository import Repository
 
 
@@ -59,6 +59,8 @@ class CommitRecords:
                     ErrorKind.INVALID_ARGUMENT, f"commit id {commit_id!r} is not 64 hex digits"
                 )
         require_small(record.metadata)
+        require_short(record.message)
+        require_short(record.committer)
         commits = self._engine.parts.commits
         parents = await commits.get_many(repo, [CommitId(each) for each in record.parents])
         expected = max((each.generation for each in parents), default=0) + 1

@@ -5,6 +5,7 @@ from lakebed.auth.arns import branch_arn, object_arn, repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.model.ids import Nonce
+from lakebed.model.metadata import require_short
 from lakebed.model.stash import Stash
 from lakebed.refs.protection import STAGING_WRITE
 
@@ -21,6 +22,7 @@ class Stashes:
         self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action=STAGING_WRITE, force=force)
+        require_short(message)
         return await self._engine.stashes.stash(repo, name, message=message)
 
     async def list(self, repo_name: str) -> list[Stash]:

@@ -1,9 +1,9 @@
-"""User metadata: how much of it objects and commits may carry."""
+"""User metadata and messages: how much of them objects, commits and stashes may carry."""
 
 from collections.abc import Mapping
 
 from lakebed.errors import ErrorKind, InvalidInputError
-from lakebed.limits import METADATA_BYTES_MAX
+from lakebed.limits import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX
 
 
 def require_small(metadata: Mapping[str, str]) -> None:
@@ -17,4 +17,14 @@ def require_small(metadata: Mapping[str, str]) -> None:
     if size > METADATA_BYTES_MAX:
         raise InvalidInputError(
             ErrorKind.TOO_LARGE, f"{size} bytes of user metadata, {METADATA_BYTES_MAX} are the most"
+        )
+
+
+def require_short(message: str) -> None:
+    """Raise `InvalidInputError` (`TOO_LARGE`) if a message is longer than one of a commit or a stash may be."""
+    size = len(message.encode("utf-8", "surrogatepass"))
+    if size > MESSAGE_BYTES_MAX:
+        raise InvalidInputError(
+            ErrorKind.TOO_LARGE,
+            f"a message of {size} bytes, {MESSAGE_BYTES_MAX} are the most: put it into an object",
         )

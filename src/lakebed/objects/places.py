@@ -53,6 +53,11 @@ class Places:
             InvalidInputError: `INVALID_NAMESPACE`: no place, or one that the configuration does not admit.
         """
         place = parse_place(normalise_namespace(url))
+        if place.scheme == "mem" and self._private is not None:
+            raise InvalidInputError(
+                ErrorKind.INVALID_NAMESPACE,
+                f"{place} is memory of one process, and this server keeps what it acknowledges: use local:// or s3://",
+            )
         if place.scheme == "local" and not place.host and "/" not in place.path:
             named = PlaceUrl("local", place.path, "")
             if self._admit(place) is None and self._objects is not None:

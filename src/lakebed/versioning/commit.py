@@ -14,7 +14,7 @@ from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.model.branch import Branch
 from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, CommitId, MetarangeId
-from lakebed.model.metadata import require_small
+from lakebed.model.metadata import require_short, require_small
 from lakebed.model.repository import Repository
 from lakebed.versioning.head import Attempt, HeadChanges, commit_date
 from lakebed.versioning.parts import Parts
@@ -22,7 +22,7 @@ from lakebed.versioning.parts import Parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """What a client says about a commit. `date` is in Unix seconds; None means now. Too much metadata is `TOO_LARGE`."""
+    """What a client says about a commit. `date` is in Unix seconds; None means now. Too much of it is `TOO_LARGE`."""
 
     committer: str
     message: str
@@ -32,6 +32,7 @@ class CommitRequest:
 
     def __post_init__(self) -> None:
         require_small(self.metadata)
+        require_short(self.message)
 
 
 class Committer:

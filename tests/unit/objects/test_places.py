@@ -35,7 +35,6 @@ def places_on(disk: Path, *roots: str) -> Places:
         ("local:///name/", "local://name"),
         ("local://name/below", "local://name/below"),
         ("s3://bucket/x/", "s3://bucket/x"),
-        ("mem://x", "mem://x"),
     ],
 )
 def test_a_name_is_a_folder_below_the_objects_however_it_is_spelled(
@@ -83,6 +82,12 @@ def test_no_repository_lies_in_the_servers_own_folders_or_around_them(
     assert raised.value.kind is ErrorKind.INVALID_NAMESPACE
     with pytest.raises(UnavailableError):
         places.usable(f"local://{disk / folder}")
+
+
+def test_a_server_keeps_no_repository_in_the_memory_of_one_process(disk: Path) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        places_on(disk).namespace("mem://x")
+    assert raised.value.kind is ErrorKind.INVALID_NAMESPACE
 
 
 def test_links_lead_nowhere(disk: Path) -> None:
