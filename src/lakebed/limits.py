@@ -499,6 +499,8 @@ STREAM_CHUNK_BYTES = 1 * MIB
 
 # The longest id of a user, a group or a policy that lakeFS takes.
 AUTH_ID_LENGTH_MAX = 127
+# What somebody says about a group, which every listing shows.
+GROUP_DESCRIPTION_LENGTH_MAX = 1024
 # Groups, policies and access keys of one user sit in its record, which is read whole at every sign-in.
 AUTH_LINKS_MAX = 1000
 # The longest ARN: an address of a place, and what comes before it.

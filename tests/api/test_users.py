@@ -87,6 +87,8 @@ async def test_a_revoked_key_fails_at_the_next_request(admin: AsgiClient) -> Non
 
 async def test_groups_have_members_and_policies(admin: AsgiClient) -> None:
     await admin("POST", "/auth/users", json={"id": "member"})
+    long = await admin("POST", "/auth/groups", json={"id": "long", "description": "d" * 5_000})
+    assert long.status == 400
     group = await admin("POST", "/auth/groups", json={"id": "team", "description": "ours"})
     assert (group.status, group.json()["description"]) == (201, "ours")
     assert (await admin("PUT", "/auth/groups/team/members/member")).status == 201

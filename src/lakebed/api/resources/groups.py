@@ -1,6 +1,6 @@
 """Groups: members, policies, ACLs."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -20,6 +20,7 @@ from lakebed.api.pages import PageOf, PageQuery, wanted
 from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.http.reply import Reply
+from lakebed.limits import GROUP_DESCRIPTION_LENGTH_MAX
 from lakebed.model.auth import ALL_REPOSITORIES, Acl, AclPermission
 
 operations = Operations("auth")
@@ -29,7 +30,7 @@ class GroupCreation(msgspec.Struct):
     """A new group."""
 
     id: str
-    description: str = ""
+    description: Annotated[str, msgspec.Meta(max_length=GROUP_DESCRIPTION_LENGTH_MAX)] = ""
 
 
 class AclBody(msgspec.Struct, omit_defaults=True):
