@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from lakebed.compaction.meters import CompactionMeters
 from lakebed.env.clock import SystemClock
-from lakebed.env.priority import be_idle
+from lakebed.env.priority import step_back
 from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
 from lakebed.kv.drivers.lmdb import LmdbKV
 from lakebed.server.compaction_worker import compaction_worker
@@ -114,7 +114,7 @@ async def _compact(config: Config, meters: CompactionMeters) -> None:
 
 
 def _step_back(wired: Wired) -> None:
-    """Let this process go only while nobody else wants the processor.
+    """Let this process yield the processor to requests.
 
     Its writes to the embedded database stay as urgent as they were, in a thread of their own, which is there
     already: whoever holds the database's lock must get on, because everybody else waits for it.
@@ -122,7 +122,7 @@ def _step_back(wired: Wired) -> None:
     kv = wired.engine.parts.kv
     if isinstance(kv, LmdbKV):
         kv.writer.inline = False
-    be_idle()
+    step_back()
 
 
 async def _work(config: Config, wired: Wired, meters: CompactionMeters, stop: asyncio.Event) -> None:
