@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 from prometheus_client import CollectorRegistry
 
 from lakebed.compaction.limits import CompactionLimits
@@ -40,8 +41,10 @@ from tests.server.http import PATIENCE_SECONDS, Http
 REPO = "/repositories/shop"
 MAIN = f"{REPO}/branches/main"
 # Short enough for a test to wait for, long enough for heartbeats on a busy machine.
-LEASE_SECONDS = 2
+LEASE_SECONDS = 4
 _LONG_AFTER = 3 * 24 * 3600.0
+# Between two looks at a compactor: processor time, which is counted in hundredths, or time without any.
+_LOOK_SECONDS, _IDLE_SECONDS = 0.02, 0.5
 _PUT, _DELETED, _SMALL = 40_000, 20_000, 1_000
 
 Job = dict[str, Any]
@@ -180,6 +183,23 @@ def wait_until(is_so: Callable[[], Any], what: str) -> Any:
     raise AssertionError(f"never so: {what}")
 
 
+def compactor_of(server: ServerProcess) -> psutil.Process:
+    """Wait until the server has a compactor at low priority, and return it."""
+
+    def found() -> psutil.Process | None:
+        return next(filter(_is_compactor, psutil.Process(server.process.pid).children()), None)
+
+    process: psutil.Process = wait_until(found, "a compactor beside the workers")
+    return process
+
+
+def _is_compactor(child: psutil.Process) -> bool:
+    try:
+        return child.status() != psutil.STATUS_ZOMBIE and child.nice() > 0
+    except psutil.NoSuchProcess:
+        return False
+
+
 def jobs(http: Http) -> list[Job]:
     """Return the jobs of the repository."""
     status, found = http("GET", f"{REPO}/compaction")
@@ -209,28 +229,41 @@ def frozen_at_work(http: Http, pid: int) -> Job:
     Processes that share an embedded database take turns at writing, and one that is stopped keeps its turn.
     """
 
+    process = psutil.Process(pid)
+
     def caught() -> Job | None:
-        before = running_l2(http)
-        if before is None:
-            return None
-        os.kill(pid, signal.SIGSTOP)
-        if running_l2(http) == before and _can_write(http):
-            return before
-        os.kill(pid, signal.SIGCONT)
-        return None
+        # A job takes more processor time than there is between two looks: none begins and ends unseen.
+        _run_a_while(process)
+        found = running_l2(http)
+        return found if found is not None and _can_write(http) else None
 
     job: Job = wait_until(caught, "a compactor at work")
     return job
 
 
+def _run_a_while(process: psutil.Process) -> None:
+    """Let a process go on until it has used some processor time, or has waited for something else, and stop it."""
+    used, deadline = _processor_seconds(process), time.monotonic() + _IDLE_SECONDS
+    process.resume()
+    while _processor_seconds(process) < used + _LOOK_SECONDS and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.suspend()
+
+
+def _processor_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
 def _can_write(http: Http) -> bool:
     connection = HTTPConnection(http.host, timeout=3)
     body = msgspec.json.encode({"paths": ["never/there"]})
+    headers = {"Authorization": http.authorization, "Content-Type": "application/json"}
     try:
-        connection.request(
-            "POST", f"/api/v1{MAIN}/objects/delete", body, {"Authorization": http.authorization}
-        )
-        return connection.getresponse().status == HTTPStatus.OK
+        connection.request("POST", f"/api/v1{MAIN}/objects/delete", body, headers)
+        status = connection.getresponse().status
+        assert status == HTTPStatus.OK, status
+        return True
     except TimeoutError:
         return False
     finally:

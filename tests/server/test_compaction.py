@@ -9,10 +9,10 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from lakebed.testing.server_process import ServerProcess, free_port, running_server
+from tests.server.backlog import compactor_of
 from tests.server.http import PATIENCE_SECONDS, Http
 
 pytestmark = pytest.mark.server
@@ -62,18 +62,6 @@ def await_compacted(http: Http) -> dict[str, object]:
 def listed(http: Http) -> list[str]:
     _, found = http("GET", f"{REPO}/refs/main/objects/ls", query={"amount": "1000"})
     return [each["path"] for each in found["results"]]
-
-
-def compactor_of(server: ServerProcess) -> psutil.Process:
-    """Return the one child that gives way to the others."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        children = psutil.Process(server.process.pid).children()
-        found = [child for child in children if child.nice() > 0]
-        if found:
-            return found[0]
-        time.sleep(0.05)
-    raise AssertionError("no compactor was started")
 
 
 def test_many_deletes_are_compacted_away_and_the_listing_is_right(server: ServerProcess) -> None:

@@ -8,11 +8,13 @@ import psutil
 import pytest
 
 from lakebed.testing.postgres import PostgresServer
-from lakebed.testing.server_process import ServerProcess, running_server
+from lakebed.testing.server_process import running_server
 from tests.server.backlog import (
+    REPO,
     Backlog,
     check,
     compactor,
+    compactor_of,
     ended,
     frozen_at_work,
     is_drained,
@@ -38,26 +40,16 @@ def backlog(untouched: Backlog, tmp_path: Path) -> Backlog:
     return untouched.copied_to(tmp_path)
 
 
-def own_compactor(server: ServerProcess) -> psutil.Process:
-    """Return the child of the server that gives way to the others."""
-    children = psutil.Process(server.process.pid).children()
-    found: psutil.Process = wait_until(
-        lambda: (
-            next((child for child in children if child.is_running() and child.nice() > 0), None)
-            or children.extend(psutil.Process(server.process.pid).children())
-        ),
-        "a compactor beside the workers",
-    )
-    return found
-
-
 @pytest.mark.parametrize("victims", ["compactor", "supervisor", "everybody"])
 async def test_processes_killed_in_the_middle_of_a_job_lose_nothing(backlog: Backlog, victims: str) -> None:
     environment = {**backlog.environment, "LAKEBED_COMPACTION": "on"}
     with running_server(backlog.folder, environment=environment) as server:
         http = Http(server)
+        # The compactor must not finish before the test has found it.
+        assert http("POST", f"{REPO}/compaction/pause")[0] == 204
         backlog.model.write(http, "live/before")
-        working = own_compactor(server)
+        working = compactor_of(server)
+        assert http("POST", f"{REPO}/compaction/resume")[0] == 204
         frozen_at_work(http, working.pid)
         backlog.model.write(http, "live/meanwhile")
         backlog.model.delete(http, "live/before")
@@ -65,7 +57,7 @@ async def test_processes_killed_in_the_middle_of_a_job_lose_nothing(backlog: Bac
         if victims == "compactor":
             working.kill()
             wait_until(lambda: is_drained(http), "drained by the next compactor")
-            assert own_compactor(server).pid != working.pid
+            assert compactor_of(server).pid != working.pid
         else:
             server.process.kill()
             for each in everybody if victims == "everybody" else [working]:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.server
 def pair(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server with two workers and nothing beside them."""
     with running_server(tmp_path, workers=2, environment={"LAKEBED_COMPACTION": "off"}) as running:
+        await_two_workers(running)
         yield running
 
 
@@ -150,9 +151,9 @@ def test_a_worker_that_is_killed_comes_back_and_the_others_go_on(pair: ServerPro
 
 
 def await_two_workers(server: ServerProcess) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_SECONDS
     while len(workers_of(server)) < 2:
-        assert time.monotonic() < end, "the worker did not come back"
+        assert time.monotonic() < end, "the server does not have two workers"
         time.sleep(0.05)
 
 
