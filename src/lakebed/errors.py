@@ -97,6 +97,7 @@ class ErrorKind(StrEnum):
     TASK_COMPLETED = "task-completed"
     GC_RUNNING = "gc-running"
     RESTORE_INCOMPLETE = "restore-incomplete"
+    OUTCOME_FORGOTTEN = "outcome-forgotten"
 
     CONDITION_FAILED = "condition-failed"
     GC_UNSAFE = "gc-unsafe"

@@ -563,6 +563,8 @@ S3_PART_BYTES_MIN = 5 * MIB
 # Uploads in parts that nobody completed are given up after this long; that one was completed is remembered this long.
 S3_UPLOAD_LIFETIME_SECONDS = 7 * 24 * 3600.0
 S3_COMPLETED_SECONDS = 24 * 3600.0
+# A request that stages a segment under an id is remembered this long: longer than any client retries.
+SEGMENT_CALL_SECONDS = 24 * 3600.0
 
 # A client gives up on a server that says nothing for this long; what changes HEAD of a large branch takes longer.
 CLIENT_TIMEOUT_SECONDS = 60.0
@@ -641,6 +643,7 @@ assert LMDB_SCAN_STEP_BYTES <= SCAN_PAGE_BYTES <= 4 * KV_VALUE_BYTES_MAX < GIB
 assert PENDING_TIMEOUT_SECONDS < GRACE_SECONDS
 assert 2 * HEAD_PATIENCE_SECONDS_MAX <= PENDING_TIMEOUT_SECONDS
 assert PIN_SECONDS < GRACE_SECONDS
+assert GRACE_SECONDS_MAX < SEGMENT_CALL_SECONDS
 assert (
     2 * MAINTENANCE_ROUND_SECONDS + NAMESPACE_ROUND_SECONDS + MAINTENANCE_STEP_SECONDS
     < MAINTENANCE_TURN_SECONDS

@@ -5,11 +5,13 @@
                  is refused, and the helper is replaced
     3. admit     every path (below the prefix that the caller may write to) and every address
     4. claim     the link tokens of its addresses, for this call (see `link_tokens`)
-    5. store     the rows as a segment of our own, under a name of our own
-    6. append    it to the branch, by one swap
+    5. note      the call, if the client has given it an id (see `segment_calls`)
+    6. store     the rows as a segment of our own, under a name of our own
+    7. append    it to the branch, by one swap
+    8. mark      the note of the call with what was staged
 
-A crash before 5 leaves claimed tokens: a repeat of the same call counts on them. A crash before 6 leaves a file that
-nothing refers to, and the cleaner deletes it.
+A crash before 6 leaves claimed tokens: a repeat of the same call counts on them. A crash before 7 leaves a file that
+nothing refers to, and the cleaner deletes it. What a crash means for a repeat of the call is told in `segment_calls`.
 
 What is stored is written anew and not what came: its dataset is named by the branch, which the caller does not know,
 and no file of somebody else's making is ever read again.
@@ -19,6 +21,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Final
@@ -32,6 +35,7 @@ from lakebed.auth.arns import namespace_arn, object_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.link_tokens import FoundToken, LinkTokens
+from lakebed.catalog.segment_calls import SegmentCalls
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, UnavailableError
 from lakebed.format.blocks import CHANGE_SCHEMA
 from lakebed.format.columns import Mask, column, mask
@@ -45,6 +49,8 @@ from lakebed.limits import (
 from lakebed.model.ids import BranchName, Nonce
 from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
+from lakebed.model.segment_calls import SegmentCall
+from lakebed.staging.appending import HandedIn, outcome_forgotten, require_room
 
 # As `objects.slices` names them.
 _GIVEN_OUT: Final = "^data/[0-9a-v]{20}/[0-9a-v]{20}$"
@@ -68,6 +74,7 @@ class Segments:
         self._engine = engine
         self._caller = caller
         self._tokens = LinkTokens(engine)
+        self._calls = SegmentCalls(engine)
 
     async def stage(
         self,
@@ -79,9 +86,10 @@ class Segments:
         call: str = "",
         force: bool = False,
     ) -> StagedSegment:
-        """Stage a segment on a branch. With `call`, a repetition with the same rows stages nothing more.
+        """Stage a segment on a branch. With `call`, a repetition with the same rows stages nothing more for a day.
 
         Raises:
+            ConflictError: `OUTCOME_FORGOTTEN`: an earlier call may have staged it, too long ago to know.
             DeniedError: the caller may not write (and, where it deletes or refers to objects outside, delete and
                 import) everything below `prefix`; an address is not one that this installation reads.
             InvalidInputError: a row or field, which the message names, is not what a segment has;
@@ -95,12 +103,11 @@ class Segments:
         if not is_repeatable:
             # Nothing is sent for nothing. Who repeats a call may have taken the last place himself.
             call = engine.parts.ids.token()
-            await engine.parts.staging.find_handed_in(repo, name, call)
+            require_room((await engine.parts.staging.find_handed_in(repo, name, call)).branch)
         async with engine.spool.receive(data, bytes_max=SEGMENT_BYTES_MAX) as file, engine.spool.gate:
             block = await self._checked(repo, file)
             self._require(repo_name, prefix, block)
-            layer = await self._stage(repo, name, block, call=call, is_repeatable=is_repeatable)
-        return StagedSegment(id=layer.id, entries=layer.entries, tombstones=layer.tombstones)
+            return await self._stage(repo, name, block, call=call, is_repeatable=is_repeatable)
 
     async def _checked(self, repo: Repository, file: FilePath) -> pa.Table:
         parts = self._engine.parts
@@ -128,20 +135,46 @@ class Segments:
 
     async def _stage(
         self, repo: Repository, name: BranchName, block: pa.Table, *, call: str, is_repeatable: bool
-    ) -> SegmentLayer:
+    ) -> StagedSegment:
         parts = self._engine.parts
         rows_hash = await parts.workers.run(changes_hash, block)
         # Not the call alone: another segment under the same id is another one.
         call = hashlib.sha256(f"{call}/{rows_hash}".encode()).hexdigest()
         known = await parts.staging.find_handed_in(repo, name, call)
-        if known is not None:
-            return known
+        if is_repeatable:
+            earlier = await self._staged_earlier(repo, known)
+            if earlier is not None:
+                return earlier
+        require_room(known.branch)
         await self._admit_external(block)
         now = await parts.kv.now()
         nonce = Nonce(call)
         tokens = await self._given_out(repo, name, block, nonce)
         async with self._tokens.claimed(repo, tokens, nonce, now=now, shared=is_repeatable):
-            return await parts.staging.hand_in(repo, name, block, call=call)
+            if not is_repeatable:
+                return _staged(await parts.staging.hand_in(repo, name, block, call=call))
+            noted = await self._calls.note(repo, known.owner)
+            once = self._calls.once(noted)
+            layer = await parts.staging.hand_in(repo, name, block, call=call, once=once)
+            await self._mark(repo, noted, layer)
+            return _staged(layer)
+
+    async def _staged_earlier(self, repo: Repository, known: HandedIn) -> StagedSegment | None:
+        """Return what an earlier try of a call has staged; None if there was none, or it may still be staged."""
+        noted = await self._calls.find(repo, known.owner)
+        if noted is not None and noted.segment:
+            return StagedSegment(id=noted.segment, entries=noted.entries, tombstones=noted.tombstones)
+        if known.layer is not None:
+            await self._mark(repo, noted or await self._calls.note(repo, known.owner), known.layer)
+            return _staged(known.layer)
+        if noted is not None and await self._engine.parts.kv.now() > self._calls.once(noted).until:
+            raise outcome_forgotten(known.branch.name)
+        return None
+
+    async def _mark(self, repo: Repository, noted: SegmentCall, layer: SegmentLayer) -> None:
+        # Best effort: the segment is staged. Without the mark a late repeat is refused, and stages nothing either.
+        with suppress(UnavailableError):
+            await self._calls.mark(repo, noted, layer)
 
     async def _given_out(
         self, repo: Repository, name: BranchName, block: pa.Table, nonce: Nonce
@@ -196,6 +229,10 @@ class Segments:
 
 # Checks that are made before others get their turn: a millisecond's worth.
 _CHECKS_A_TURN = 50
+
+
+def _staged(layer: SegmentLayer) -> StagedSegment:
+    return StagedSegment(id=layer.id, entries=layer.entries, tombstones=layer.tombstones)
 
 
 def _read(file: str, namespace: str) -> pa.Table:

@@ -349,9 +349,11 @@ class Branch(Ref):
         """Stage many changes at once, all or none: a segment, as `lakebed.format.handed_in.segment_of` makes one.
 
         All its paths begin with `prefix`, and the right to write there is asked for. With the `call_id` of an earlier
-        try (20 characters of 0-9a-v) and the same rows nothing is staged twice; without one, this call has its own.
+        try (20 characters of 0-9a-v) and the same rows nothing is staged twice for a day; without one, this call has
+        its own.
 
         Raises:
+            ConflictError: `OUTCOME_FORGOTTEN`: an earlier try may have staged it, too long ago to know.
             InvalidInputError: a row or field, which the message names, is not what a segment has.
         """
         body = Body(io.BytesIO(segment) if isinstance(segment, bytes) else segment)

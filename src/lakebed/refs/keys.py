@@ -3,6 +3,7 @@
     lakebed:        repos/<repo>  settings/shared  maintenance/turn
     <repo>-<uid>:   branches/<b>  commits/<id>  tags/<t>  settings/<name>  stashes/<id>  copies/<address>/<id>
                     tasks/<id>  links/<address>  gc/state  pins/<id>  dumps/chain
+                    segment_calls/<owner>  segment_call_times/<time>/<owner>
     cleanup:        <due>/<what>/<name>
     todo:           <repo>-<uid>/<b>
 
@@ -29,6 +30,8 @@ COPIES_PREFIX: Final = b"copies/"
 TASKS_PREFIX: Final = b"tasks/"
 LINKS_PREFIX: Final = b"links/"
 UPLOADS_PREFIX: Final = b"uploads/"
+SEGMENT_CALLS_PREFIX: Final = b"segment_calls/"
+SEGMENT_CALL_TIMES_PREFIX: Final = b"segment_call_times/"
 
 PROTECTION_KEY: Final = b"settings/branch_protection"
 METADATA_KEY: Final = b"settings/metadata"
@@ -122,6 +125,26 @@ def copy_key(address: str, nonce: str) -> bytes:
 def link_key(address: str) -> bytes:
     """Return the key of the token of an address that was given out."""
     return LINKS_PREFIX + address.encode()
+
+
+def segment_call_key(owner: Nonce) -> bytes:
+    """Return the key of the record of a request that stages a segment."""
+    return SEGMENT_CALLS_PREFIX + owner.encode()
+
+
+def segment_call_time_key(noted_at: Instant, owner: Nonce) -> bytes:
+    """Return the key that finds such a record by its time."""
+    return b"%s/%s" % (segment_call_times_before(noted_at), owner.encode())
+
+
+def segment_call_times_before(instant: Instant) -> bytes:
+    """Return the key below which every such key is of an earlier time."""
+    return SEGMENT_CALL_TIMES_PREFIX + _due(instant)
+
+
+def segment_call_of(key: bytes) -> Nonce:
+    """Return the owner of the record that a key by time finds."""
+    return Nonce(key.rpartition(b"/")[2].decode())
 
 
 def copy_address(key: bytes) -> str:

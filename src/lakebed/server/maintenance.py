@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from lakebed.catalog.link_tokens import LinkTokens
+from lakebed.catalog.segment_calls import SegmentCalls
 from lakebed.catalog.shared_addresses import sweep_copies
 from lakebed.env.clock import Clock, Instant, after
 from lakebed.env.ids import IdSource
@@ -62,6 +63,7 @@ class Maintenance:
             "tasks": wired.sessions.tasks.sweep,
             "uploads": wired.catalog.part_uploads.sweep,
             "links": LinkTokens(wired.engine).sweep,
+            "segment calls": SegmentCalls(wired.engine).sweep,
             "copies": lambda repo: sweep_copies(wired.engine, repo),
         }
 

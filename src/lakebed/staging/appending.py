@@ -13,6 +13,7 @@ because rows arrive in a token without a change of the record.
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Final
@@ -43,6 +44,26 @@ from lakebed.staging.sharing import SharedSegments
 
 # As those that are drawn.
 _NONCE_LENGTH: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedIn:
+    """What a branch record knows of a segment from outside."""
+
+    branch: Branch
+    owner: Nonce
+    """Names the call on this very branch, which may be deleted and created again."""
+    layer: SegmentLayer | None
+    """What an earlier `hand_in` of the call has staged; None if there was none, or the record has forgotten it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Once:
+    """When a call may be appended, so that it is appended once although branch records forget."""
+
+    owner: Nonce
+    until: Instant
+    """Engine time. Up to then the branch record names every layer that any try of the call has appended."""
 
 
 class SegmentUse(StrEnum):
@@ -122,40 +143,47 @@ class Appender:
         )
         return appended.value
 
-    async def find_handed_in(self, repo: Repository, name: BranchName, call: str) -> SegmentLayer | None:
-        """Return the layer that an earlier `hand_in` of this call made, as far as the branch record remembers.
-
-        Raises:
-            UnavailableError: `TOO_MANY_LAYERS`: there is none, and no room for it.
-        """
+    async def find_handed_in(self, repo: Repository, name: BranchName, call: str) -> HandedIn:
+        """Return what the branch record knows of this call."""
         branch = (await self._branches.get(repo, name)).value
-        known = find_appended(branch, _owner(call, branch))
-        if known is None:
-            require_room(branch)
-        return known
+        owner = _owner(call, branch)
+        return HandedIn(branch=branch, owner=owner, layer=find_appended(branch, owner))
 
     async def hand_in(
-        self, repo: Repository, name: BranchName, changes: pa.Table, *, call: str
+        self,
+        repo: Repository,
+        name: BranchName,
+        changes: pa.Table,
+        *,
+        call: str,
+        once: Once | None = None,
     ) -> SegmentLayer:
         """Stage a change block from outside as one segment, all or nothing, and return its layer.
 
         `call` stands for this call and these very rows: it is staged once, however often it is handed in, as
-        long as the branch record remembers.
+        long as the branch record remembers. With `once`, nothing is appended later, nor to another branch of the name.
 
         Raises:
-            UnavailableError: `TOO_MANY_LAYERS`: commit or wait; `OUTCOME_UNKNOWN`: it may have been staged.
+            ConflictError: `OUTCOME_FORGOTTEN`: it is too late for `once`.
+            UnavailableError: `TOO_MANY_LAYERS`: commit or wait; `OUTCOME_UNKNOWN`: it may have been staged;
+                `STORE_UNAVAILABLE`: the branch was deleted and created again.
         """
         for _ in range(SWAP_ATTEMPTS_MAX):
             branch = (await self._branches.get(repo, name)).value
             # Of this branch alone: whoever finds a file of the name there already must find its own rows.
             owner = _owner(call, branch)
+            if once is not None and owner != once.owner:
+                raise UnavailableError(
+                    ErrorKind.STORE_UNAVAILABLE,
+                    f"branch {name} was deleted and created again: repeat the call",
+                )
             segment_id = str(SegmentName(era_at(await self._kv.now()), owner))
             layer = await self._segments.write(repo, segment_id, branch.incarnation, changes)
             try:
                 appended = await self._branches.update(
                     repo,
                     name,
-                    partial(_append_handed_in, layer),
+                    partial(_append_handed_in, layer, once),
                     landed=partial(_has_appended, owner),
                 )
             except ConflictError as error:
@@ -176,7 +204,9 @@ def _has_appended(owner: Nonce, current: Branch) -> bool:
     return find_appended(current, owner) is not None
 
 
-def _append_handed_in(layer: SegmentLayer, current: Branch, _now: Instant) -> Branch:
+def _append_handed_in(layer: SegmentLayer, once: Once | None, current: Branch, now: Instant) -> Branch:
+    if once is not None and now > once.until:
+        raise outcome_forgotten(current.name)
     require_room(current)
     return append_segment(current, layer)
 
@@ -194,6 +224,15 @@ def require_room(branch: Branch) -> None:
         raise UnavailableError(
             ErrorKind.TOO_MANY_LAYERS, f"{left} layers have just left branch {branch.name}: wait, or commit"
         )
+
+
+def outcome_forgotten(name: BranchName) -> ConflictError:
+    """Return the error for a call that an earlier one with the same id may have staged, too long ago to know."""
+    return ConflictError(
+        ErrorKind.OUTCOME_FORGOTTEN,
+        f"an earlier request with this id may have staged these rows on {name}, too long ago to know: "
+        "look at the branch, and send what is missing under a new id",
+    )
 
 
 def sorted_block(changes: Sequence[Change]) -> pa.Table:

@@ -13,7 +13,7 @@ from lakebed.model.entries import Change
 from lakebed.model.ids import BranchName, RepoUid
 from lakebed.model.layers import SegmentLayer
 from lakebed.model.repository import Repository
-from lakebed.staging.appending import Appender, SegmentUse
+from lakebed.staging.appending import Appender, HandedIn, Once, SegmentUse
 from lakebed.staging.conditions import Condition
 from lakebed.staging.filler import Filler
 from lakebed.staging.port import Base, Branches, Segments
@@ -67,15 +67,21 @@ class Staging:
         if changes:
             await self._filler.fill(repo, sealed, changes)
 
-    async def find_handed_in(self, repo: Repository, branch: BranchName, call: str) -> SegmentLayer | None:
-        """Return what an earlier `hand_in` of this call has staged. See `Appender.find_handed_in`."""
+    async def find_handed_in(self, repo: Repository, branch: BranchName, call: str) -> HandedIn:
+        """Return what the branch record knows of a call. See `Appender.find_handed_in`."""
         return await self._appender.find_handed_in(repo, branch, call)
 
     async def hand_in(
-        self, repo: Repository, branch: BranchName, changes: pa.Table, *, call: str
+        self,
+        repo: Repository,
+        branch: BranchName,
+        changes: pa.Table,
+        *,
+        call: str,
+        once: Once | None = None,
     ) -> SegmentLayer:
         """Stage a change block from outside as one segment. See `Appender.hand_in`."""
-        return await self._appender.hand_in(repo, branch, changes, call=call)
+        return await self._appender.hand_in(repo, branch, changes, call=call, once=once)
 
     @property
     def reader(self) -> LayerReader:

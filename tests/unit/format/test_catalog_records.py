@@ -1,4 +1,4 @@
-"""Golden bytes in tests/golden/catalog hold version 1 of links, retention rules and tasks for ever, one file a value."""
+"""Golden bytes in tests/golden/catalog hold version 1 of links, retention rules, segment calls and tasks for ever, one file a value."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,13 @@ from lakebed.env.clock import Instant
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.gc_rules import decode_gc_rules, encode_gc_rules
 from lakebed.format.links import decode_link, encode_link
+from lakebed.format.segment_calls import decode_segment_call, encode_segment_call
 from lakebed.format.shared_settings import decode_shared, encode_shared
 from lakebed.format.tasks import decode_task, encode_task
 from lakebed.model.gc_rules import GcRules
 from lakebed.model.ids import Nonce
 from lakebed.model.links import LinkToken
+from lakebed.model.segment_calls import SegmentCall
 from lakebed.model.tasks import Task, TaskState
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "catalog"
@@ -22,6 +24,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "catalog"
 SHARED: Any = (encode_shared, decode_shared)
 GC_RULES: Any = (encode_gc_rules, decode_gc_rules)
 LINK: Any = (encode_link, decode_link)
+SEGMENT_CALL: Any = (encode_segment_call, decode_segment_call)
 TASK: Any = (encode_task, decode_task)
 
 VALUES: dict[str, tuple[Any, Any]] = {
@@ -47,6 +50,13 @@ VALUES: dict[str, tuple[Any, Any]] = {
             used_at=Instant(5),
             upload="upload-1",
             claimed_by="n1",
+        ),
+    ),
+    "segment-call-noted": (SEGMENT_CALL, SegmentCall(owner=Nonce("n1"), noted_at=Instant(1 << 50))),
+    "segment-call-marked": (
+        SEGMENT_CALL,
+        SegmentCall(
+            owner=Nonce("n1"), noted_at=Instant(1 << 50), segment="0000001-n1", entries=3, tombstones=1
         ),
     ),
     "task-running": (

@@ -28,7 +28,7 @@ class SegmentQuery(msgspec.Struct):
         str,
         msgspec.Meta(
             pattern=r"^([0-9a-v]{20})?$",
-            description="a name for this request: sent again with the same rows, it stages nothing more",
+            description="a name for this request: sent again with the same rows within a day, it stages nothing more",
         ),
     ] = ""
     force: bool = False

@@ -19,6 +19,7 @@ from lakebed.model.repository import Repository
 from lakebed.model.stash import Stash
 from lakebed.model.tasks import TaskState
 from lakebed.objects.drivers.memory import MemoryObjects
+from lakebed.staging.appending import require_room
 from lakebed.staging.conditions import Condition, IfAbsent, IfChecksum
 from lakebed.staging.reader import LayersMovedError
 from lakebed.testing.outside import OUTSIDE
@@ -241,7 +242,8 @@ class Client:
             for _ in range(_HAND_INS_MAX):
                 try:
                     known = await staging.find_handed_in(lake.repo, name, call)
-                    if known is None:
+                    if known.layer is None:
+                        require_room(known.branch)
                         await staging.hand_in(lake.repo, name, block, call=call)
                 except LakebedError as error:
                     # Once it may have been staged, no other answer says that it was not.
@@ -249,7 +251,7 @@ class Client:
                     if not unsure:
                         raise
                 else:
-                    lake.world.met["handed in again"] += known is not None
+                    lake.world.met["handed in again"] += known.layer is not None
                     # The answer may get lost on its way to the client, too.
                     if not self.chance.happens(_REPLY_LOST):
                         return
