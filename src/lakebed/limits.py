@@ -257,6 +257,10 @@ GRACE_SECONDS = 15 * 60.0
 GRACE_SECONDS_MIN = 5 * 60.0
 GRACE_SECONDS_MAX = 6 * 3600.0
 
+# The cleaner looks once more for uploads that ended after their repository was deleted with its data. Garbage collection
+# takes uploads for over after as long.
+LATE_UPLOAD_SECONDS = 24 * 3600.0
+
 # A scan that may outlast the grace renews its pin at half of this; one that did not is taken for dead, and what it held
 # back is freed.
 PIN_SECONDS = 120.0

@@ -103,7 +103,7 @@ async def test_deleting_with_data_needs_the_permission_to_delete_bytes(rest: Res
     assert (await rest.admin("DELETE", "/repositories/lake", query={"with_data": "true"})).status == 204
     store = await rest.lake.engine.store_of(rest.lake.repo)
     await rest.lake.cleaner.clean_once(after(await rest.lake.kv.now(), 2 * GRACE_SECONDS))
-    assert [infos async for infos in store.list()] == []
+    assert [info.key async for infos in store.list("data/") for info in infos] == []
 
 
 async def test_the_storage_of_a_repository_deleted_without_its_data_can_be_freed_later(rest: Rest) -> None:
@@ -118,7 +118,7 @@ async def test_the_storage_of_a_repository_deleted_without_its_data_can_be_freed
     assert (await rest.admin("POST", "/storage/purge", json={**body, "dry_run": True})).json()["objects"] == 1
     assert (await rest.admin("POST", "/storage/purge", json=body)).json()["objects"] == 1
     await rest.lake.cleaner.clean_once(after(await rest.lake.kv.now(), 2 * GRACE_SECONDS))
-    assert [infos async for infos in store.list()] == []
+    assert [info.key async for infos in store.list("data/") for info in infos] == []
 
 
 async def test_counting_a_large_namespace_ends_with_at_least(rest: Rest) -> None:

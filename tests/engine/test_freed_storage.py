@@ -2,12 +2,13 @@
 
 from lakebed.catalog.objects import Attributes
 from lakebed.env.clock import after
-from lakebed.limits import GRACE_SECONDS
+from lakebed.limits import GRACE_SECONDS, LATE_UPLOAD_SECONDS
+from lakebed.refs.owners import deleting_key
 from lakebed.testing.lake import COMMIT
 from lakebed.testing.site import Site
 
 
-async def test_after_the_grace_nothing_is_left_of_a_repository_deleted_with_its_data(site: Site) -> None:
+async def test_nothing_is_left_of_a_repository_deleted_with_its_data(site: Site) -> None:
     async with site.lake() as lake:
         catalog, store = lake.catalog, await lake.engine.store_of(lake.repo)
         await lake.put("main", **{f"small/{i}": "x" for i in range(30)})
@@ -24,7 +25,13 @@ async def test_after_the_grace_nothing_is_left_of_a_repository_deleted_with_its_
         await catalog.repositories.delete("lake", delete_data=True)
         await lake.cleaner.clean_once()
         assert [infos async for infos in store.list()], "a grace is a grace"
-        await lake.cleaner.clean_once(after(await lake.kv.now(), 2 * GRACE_SECONDS))
+        later = after(await lake.kv.now(), 2 * GRACE_SECONDS)
+        await lake.cleaner.clean_once(later)
+        assert [info.key async for infos in store.list() for info in infos] == [deleting_key(lake.repo.uid)]
+        # A client that was uploading when the repository was deleted ends only now.
+        await store.put(lake.engine.slices.next_address(later), b"late")
+        await store.create_upload(lake.engine.slices.next_address(later))
+        await lake.cleaner.clean_once(after(later, LATE_UPLOAD_SECONDS))
 
         assert [info.key async for infos in store.list() for info in infos] == []
         assert [infos async for infos in store.list_uploads()] == []

@@ -12,7 +12,7 @@ import pytest
 
 from lakebed.client.client import Client
 from lakebed.env.clock import SystemClock, after
-from lakebed.limits import GRACE_SECONDS, MIB
+from lakebed.limits import GRACE_SECONDS, LATE_UPLOAD_SECONDS, MIB
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.config import Config
 from lakebed.server.installation import open_installation
@@ -137,7 +137,9 @@ def _files(data: Path) -> set[str]:
 
 
 async def _clean(data: Path) -> None:
-    """Do what the server's cleaner does after the grace period."""
+    """Do what the server's cleaner does after the grace period, and a day later."""
     async with open_installation(Config(data=data, storage=StoreSettings(fsync=False))) as wired:
-        cleaned = await wired.cleaner.clean_once(after(SystemClock().now(), GRACE_SECONDS + 60))
+        later = after(SystemClock().now(), GRACE_SECONDS + 60)
+        cleaned = await wired.cleaner.clean_once(later)
         assert cleaned.repositories >= REPOSITORIES
+        await wired.cleaner.clean_once(after(later, LATE_UPLOAD_SECONDS))

@@ -63,7 +63,6 @@ from lakebed.format.gc import (
     encode_table,
     run_folder,
 )
-from lakebed.format.owners import Owner
 from lakebed.gc.names import run_name
 from lakebed.limits import ADOPTION_KEPT_SECONDS, ADOPTION_RENEW_SECONDS, GC_FILE_ROWS
 from lakebed.model.commits import Commit
@@ -74,7 +73,6 @@ from lakebed.objects.port import ObjectStore
 from lakebed.refs.dump import REFS_FOLDER, Heads, RefsDump
 from lakebed.refs.dump_files import DumpName, list_dumps, open_dump, parse_dump_key
 from lakebed.refs.owners import (
-    claim,
     marker_key,
     markers,
     newest_generation,
@@ -233,7 +231,7 @@ class Adoptions:
         engine, creating = self._engine, hold.claim.value
         await put_marker(store, creating.name, creating.uid)
         await engine.repositories.require_adoptable(creating)
-        generation = await self._claim_owner(store, creating)
+        generation = await engine.repositories.claim_generation(store, creating)
         await require_kept(store, creating.namespace)
         gone = await _intents(store, engine)
         dump = await self._find_dump(store, creating.namespace, source)
@@ -289,21 +287,6 @@ class Adoptions:
         await require_owned(store, repo)
         hold.require()
         return _Adopted(repo, found)
-
-    async def _claim_owner(self, store: ObjectStore, creating: CreatingRepository) -> int:
-        """Step 2. An owner file of this uid is an earlier try's, and still good if none is later."""
-        newest = await newest_generation(store)
-        if newest and (await read_owner(store, newest)).uid == creating.uid:
-            return newest
-        owner = Owner(
-            generation=newest + 1,
-            uid=creating.uid,
-            repository=creating.name,
-            installation=self._engine.installation,
-            at=await self._engine.parts.kv.now(),
-        )
-        await claim(store, owner)
-        return owner.generation
 
     async def _restore_commits(
         self, hold: _Hold, repo: Repository, dump: _Dump, doomed: set[MetarangeId], now: Instant

@@ -70,8 +70,6 @@ class Engine:
     spool: Spool
     temp: FilePath
     """A folder for work in progress."""
-    installation: str
-    """What people call this installation."""
     transfers: Workers
     """Threads for bytes that a client waits for: those of `parts` let everything else go first."""
 

@@ -201,6 +201,7 @@ class _RepositoryCleanup(Stored, tag=1):
     uid: RepoUid
     namespace: str
     delete_data: bool
+    marked_at: Instant | None = None
 
 
 class _TokenCleanup(Stored, tag=2):
@@ -506,7 +507,9 @@ def encode_cleanup(entry: CleanupEntry | TokenCleanup) -> bytes:
     """Return work for the cleaner as its KV value."""
     if isinstance(entry, TokenCleanup):
         return _CLEANUP.seal(_TokenCleanup(entry.token, entry.partition, entry.branch, entry.retired_at))
-    return _CLEANUP.seal(_RepositoryCleanup(entry.name, entry.uid, entry.namespace, entry.delete_data))
+    return _CLEANUP.seal(
+        _RepositoryCleanup(entry.name, entry.uid, entry.namespace, entry.delete_data, entry.marked_at)
+    )
 
 
 def decode_cleanup(data: bytes) -> CleanupEntry | TokenCleanup:
@@ -514,7 +517,9 @@ def decode_cleanup(data: bytes) -> CleanupEntry | TokenCleanup:
     s = _CLEANUP.open(data)
     if isinstance(s, _TokenCleanup):
         return TokenCleanup(token=s.token, partition=s.partition, branch=s.branch, retired_at=s.retired_at)
-    return CleanupEntry(name=s.name, uid=s.uid, namespace=s.namespace, delete_data=s.delete_data)
+    return CleanupEntry(
+        name=s.name, uid=s.uid, namespace=s.namespace, delete_data=s.delete_data, marked_at=s.marked_at
+    )
 
 
 def encode_protection(protection: BranchProtection) -> bytes:

@@ -83,6 +83,8 @@ class CleanupEntry:
     uid: RepoUid
     namespace: str
     delete_data: bool
+    marked_at: Instant | None = None
+    """For a late entry: when the mark of the deletion was written. All that is left to free is what was uploaded late."""
 
     @property
     def partition(self) -> str:

@@ -6,13 +6,11 @@ needed for anything else to work; it only gives space back.
 A repository's entry, when due, and only if no record names its uid any more:
     1. bury  every branch of its partition   from here no row can be staged: the fences are lost
     2. drop  the partitions of all staging tokens those records and the stashes name
-    3. remove the namespace's data and open uploads, if asked and while this repository owns it, then the marker. Before
-             the first object goes, `deleting-<uid>` says so, and the owners are listed after that: an adopter looks in the
-             other order. Last, what the store itself keeps there, not while another process has the store open
+    3. free  the namespace, if the data was to be deleted too: `deleted_data` has the order. Then the marker goes, and a
+             late entry stays for what is uploaded until a day later
     4. drop  the repository's partitions
     5. remove the entry                      crash before: everything above is done again
-2 before 4: only the branch records say which tokens there were. The marker is asked for after each page of a listing:
-without it the namespace may be somebody else's by now, and with it everything that was listed was this repository's.
+2 before 4: only the branch records say which tokens there were.
 
 A branch that the `todo` index names (`todo.py` has the order of its entry), when due:
     1. write a clean-up entry for each token that leaves   crash: the entry alone does the rest
@@ -52,6 +50,7 @@ from lakebed.format.rows import OPEN_KEY
 from lakebed.kv.port import Expect, Item, KVStore
 from lakebed.limits import (
     GRACE_SECONDS,
+    LATE_UPLOAD_SECONDS,
     MAINTENANCE_PAGE_ITEMS,
     MAINTENANCE_REST_SECONDS,
     MAINTENANCE_REST_SECONDS_MAX,
@@ -76,6 +75,7 @@ from lakebed.model.segments import era_at
 from lakebed.refs.attention import Look, drained, due_at, may_go, needs_attention, tokens_among
 from lakebed.refs.backoff import back_off
 from lakebed.refs.branches import Branches, bury, later, swapped_once
+from lakebed.refs.deleted_data import free_data, free_late_data
 from lakebed.refs.keys import (
     BRANCHES_PREFIX,
     CLEANUP_PARTITION,
@@ -88,12 +88,12 @@ from lakebed.refs.keys import (
     due_before,
     due_of,
     repo_key,
+    repository_cleanup_key,
     todo_branch,
     token_cleanup_key,
 )
-from lakebed.refs.leftovers import DATA_PREFIXES
 from lakebed.refs.outermost import logged
-from lakebed.refs.owners import OpenStore, deleting_key, is_owner, marker_key, put_deleting
+from lakebed.refs.owners import OpenStore, deleting_key, marker_key
 from lakebed.refs.pins import oldest_pin
 from lakebed.refs.repositories import Repositories, is_stale
 from lakebed.refs.scans import scan_records
@@ -314,7 +314,9 @@ class Cleaner:
 
     async def _work_off(self, key: bytes, value: bytes, done: Cleaned, looks: "_Looks") -> None:
         entry = decode_cleanup(value)
-        if isinstance(entry, CleanupEntry):
+        if isinstance(entry, CleanupEntry) and entry.marked_at is not None:
+            await self._free_late_data(key, entry, entry.marked_at)
+        elif isinstance(entry, CleanupEntry):
             done.repositories += await self._clean_repository(key, entry)
         else:
             done.tokens += await self._drop_token(key, entry, looks)
@@ -356,27 +358,28 @@ class Cleaner:
         for token in sorted(tokens):
             await self._kv.drop(token, first=[OPEN_KEY])
         store = await self._open_store(entry.namespace)
-        marker = marker_key(entry.uid)
-        deleting = deleting_key(entry.uid)
-        if entry.delete_data:
-            await put_deleting(store, entry.uid)
-            for prefix in DATA_PREFIXES:
-                async for infos in store.list(prefix):
-                    if not await is_owner(store, entry.uid):
-                        break
-                    await store.delete([info.key for info in infos if info.key not in (marker, deleting)])
-            async for uploads in store.list_uploads():
-                if not await is_owner(store, entry.uid):
-                    break
-                for each in uploads:
-                    await store.abort_upload(each.key, each.upload)
-        await store.delete([marker, deleting])
-        if entry.delete_data and not await store.remove_if_empty():
-            return False
+        late_key = repository_cleanup_key(after(due_of(key), LATE_UPLOAD_SECONDS), entry.uid)
+        leaving = [marker_key(entry.uid), deleting_key(entry.uid)]
+        if entry.delete_data and await self._kv.get(CLEANUP_PARTITION, late_key) is not None:
+            await store.delete(leaving[:1])
+        elif entry.delete_data and (marked_at := await free_data(store, entry.uid)) is not None:
+            await self._note(late_key, replace(entry, marked_at=marked_at))
+            await store.delete(leaving[:1])
+        else:
+            await store.delete(leaving)
+            if entry.delete_data and not await store.remove_if_empty():
+                return False
         await self._kv.drop(compaction_partition(entry.partition))
         await self._kv.drop(entry.partition)
         await self._kv.delete_rows(CLEANUP_PARTITION, [key])
         return True
+
+    async def _free_late_data(self, key: bytes, entry: CleanupEntry, marked_at: Instant) -> None:
+        store = await self._open_store(entry.namespace)
+        if not await free_late_data(store, entry.uid, marked_at):
+            put_off = repository_cleanup_key(after(due_of(key), LATE_UPLOAD_SECONDS), entry.uid)
+            await self._note(put_off, entry)
+        await self._kv.delete_rows(CLEANUP_PARTITION, [key])
 
     async def _bury(self, partition: str, name: BranchName) -> frozenset[StagingToken]:
         """Turn a branch of a deleted repository into its tombstone, and return the tokens it had."""
@@ -393,7 +396,7 @@ class Cleaner:
             await back_off(attempt, clock=self._clock, ids=self._ids)
         raise ConflictError(ErrorKind.TOO_MANY_RETRIES, f"branch {name!r} is changed by too many at once")
 
-    async def _note(self, key: bytes, entry: TokenCleanup) -> None:
+    async def _note(self, key: bytes, entry: CleanupEntry | TokenCleanup) -> None:
         await settled_swap(
             self._kv,
             CLEANUP_PARTITION,

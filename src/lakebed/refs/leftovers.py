@@ -8,6 +8,7 @@ from lakebed.env.clock import Clock
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.format.layout import DATA_FOLDER, OWN_FOLDER
 from lakebed.objects.port import ObjectStore
+from lakebed.refs.owners import is_mark
 
 DATA_PREFIXES: Final = (DATA_FOLDER, OWN_FOLDER)
 """Everything that a repository ever puts into its namespace lies below one of these."""
@@ -26,6 +27,11 @@ class StorageUse:
     """Bytes of both."""
     complete: bool = True
     """False if the listing was cut off: there is more."""
+
+
+def is_address(key: str) -> bool:
+    """Return whether only a repository names an object so."""
+    return _ADDRESS.fullmatch(key) is not None
 
 
 async def measure(store: ObjectStore, *, clock: Clock, seconds: float) -> StorageUse:
@@ -52,13 +58,13 @@ async def require_leftovers(store: ObjectStore, namespace: str, *, own: str) -> 
     for prefix in DATA_PREFIXES:
         async for infos in store.list(prefix):
             for info in infos:
-                if prefix == DATA_FOLDER and not _ADDRESS.fullmatch(info.key):
+                if prefix == DATA_FOLDER and not is_address(info.key):
                     raise InvalidInputError(
                         ErrorKind.INVALID_NAMESPACE,
                         f"{namespace} holds {info.key!r}, which no repository has put there: nothing is deleted. "
                         "Move it out of the namespace if the rest is to go",
                     )
-            kept = [info for info in infos if info.key != own]
+            kept = [info for info in infos if info.key != own and not is_mark(info.key)]
             objects += len(kept) if prefix == DATA_FOLDER else 0
             files += len(kept) if prefix == OWN_FOLDER else 0
             size += sum(info.size_bytes for info in kept)

@@ -2,7 +2,8 @@
 
     owner-<uid>            the marker: a repository lies here, so that no other is created in, above or below it
     owners/<generation>    the owner file: a repository that took the namespace over, see `catalog/adoption`
-    deleting-<uid>         the data of that repository is being deleted
+    deleting-<uid>         the mark: the data of that repository is being deleted, or was within the last day
+                           (`deleted_data`)
 
 A repository's record says so to its own installation only. These lie in the
 namespace itself, so a second installation, or a repository above or below, sees them.
@@ -52,6 +53,17 @@ async def put_marker(store: ObjectStore, name: RepoName, uid: RepoUid) -> None:
 def deleting_key(uid: RepoUid) -> str:
     """Return where it is said that the data of a repository is being deleted."""
     return f"{_DELETING_PREFIX}{uid}"
+
+
+def is_mark(key: str) -> bool:
+    """Return whether a key says, of this namespace or one below, that the data of a repository is being deleted."""
+    return key.startswith(_DELETING_PREFIX) or f"/{_DELETING_PREFIX}" in key
+
+
+async def delete_marks(store: ObjectStore) -> None:
+    """Keep what is written from here on from being deleted with the data of an earlier repository."""
+    async for infos in store.list(_DELETING_PREFIX):
+        await store.delete([info.key for info in infos])
 
 
 async def put_deleting(store: ObjectStore, uid: RepoUid) -> None:
@@ -170,7 +182,7 @@ async def require_unowned(
     own = marker_key(uid)
     async for infos in (await open_store(namespace)).list():
         for info in infos:
-            if info.key == own:
+            if info.key == own or is_mark(info.key):
                 continue
             if adopting and info.key.startswith(_PREFIX):
                 continue

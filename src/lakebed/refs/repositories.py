@@ -5,9 +5,13 @@ Create                                      after a crash here
     2. put   the owner marker               the same, and the marker goes
     3. look  for anyone else: other records with a namespace above, below or equal, objects in
              the namespace, markers above or below
-    4. write the first commit and the default branch (unless bare)
+    4. delete the marks of data that was deleted here before (`deleted_data`)
+                                            the same, and late uploads of that repository stay
+    5. claim the next generation, if owner files of an adopted repository lie there (only if bare: it allows data)
+                                            the same; an owner without a marker is gone
+    6. write the first commit and the default branch (unless bare)
                                             the same, and the partition goes
-    5. swap  live, at exactly the version of 1
+    7. swap  live, at exactly the version of 1
     Somebody is there: remove the own marker, then give up as the cleaner would.
 
 Delete
@@ -23,7 +27,7 @@ Purge: what a repository that was deleted without its data has left in a namespa
 
 1 before 3 of a creation: of two who want the same place at the same time, each has
 said so before it looks, so at least one sees the other. To give up a creation that
-is stale, the cleaner swaps its record to `deleting` first: either that or step 5
+is stale, the cleaner swaps its record to `deleting` first: either that or step 7
 succeeds, never both, so no marker is ever taken from a repository that goes live.
 
 One thing no step can close: a creator that stalls between 1 and 2 until it was given
@@ -54,6 +58,7 @@ from lakebed.errors import (
     UnavailableError,
     is_unknown,
 )
+from lakebed.format.owners import Owner
 from lakebed.format.records import (
     decode_repository,
     encode_branch,
@@ -97,7 +102,16 @@ from lakebed.refs.keys import (
 )
 from lakebed.refs.leftovers import StorageUse, require_leftovers
 from lakebed.refs.listing import Listing
-from lakebed.refs.owners import OpenStore, marker_key, put_marker, require_unowned
+from lakebed.refs.owners import (
+    OpenStore,
+    claim,
+    delete_marks,
+    marker_key,
+    newest_generation,
+    put_marker,
+    read_owner,
+    require_unowned,
+)
 from lakebed.refs.scans import scan_records
 from lakebed.refs.settle import settled_swap
 from lakebed.refs.versioned import Versioned
@@ -121,7 +135,9 @@ class Repositories:
         ids: IdSource,
         places: Places | None = None,
         lifetimes: Lifetimes = Lifetimes(),  # noqa: B008  a frozen value
+        installation: str = "",
     ) -> None:
+        self._installation = installation
         self._kv = kv
         self._open_store = open_store
         self._clock = clock
@@ -204,27 +220,30 @@ class Repositories:
         """
         namespace = self.places.namespace(namespace)
         store = await self._open_store(namespace)
-        claim = await self._claim(name, namespace)
+        claimed = await self._claim(name, namespace)
         repo = Repository(
             name=name,
-            uid=claim.value.uid,
+            uid=claimed.value.uid,
             namespace=namespace,
             default_branch=default_branch,
-            created_at=claim.value.since,
+            created_at=claimed.value.since,
             read_only=read_only,
             bare=bare,
         )
         try:
             await put_marker(store, name, repo.uid)
             await self._require_alone(repo.namespace, repo.uid, allow_data=repo.bare)
-            await self._go_live(repo, claim.version, committer)
+            await delete_marks(store)
+            if bare and await newest_generation(store):
+                repo = replace(repo, generation=await self.claim_generation(store, claimed.value))
+            await self._go_live(repo, claimed.version, committer)
         except InvalidInputError:
             with suppress(LakebedError):  # What fails here is left to the cleaner, like after a crash.
-                await self._withdraw(claim, store)
+                await self._withdraw(claimed, store)
             raise
         except LakebedError:
             with suppress(LakebedError):
-                await self.give_up(claim)
+                await self.give_up(claimed)
             raise
         return repo
 
@@ -327,6 +346,27 @@ class Repositories:
         now = await self._kv.now()
         released = replace(claim.value, since=after(now, -ADOPTION_DEAD_SECONDS - 1))
         await self._swap(released, claim.version)
+
+    async def claim_generation(self, store: ObjectStore, creating: CreatingRepository) -> int:
+        """Become the next owner of the namespace, and return the generation.
+
+        An owner file of this uid is an earlier try's, and still good if none is later.
+
+        Raises:
+            ConflictError: `VERSION_CHANGED`: another repository has claimed it at the same time.
+        """
+        newest = await newest_generation(store)
+        if newest and (await read_owner(store, newest)).uid == creating.uid:
+            return newest
+        owner = Owner(
+            generation=newest + 1,
+            uid=creating.uid,
+            repository=creating.name,
+            installation=self._installation,
+            at=await self._kv.now(),
+        )
+        await claim(store, owner)
+        return owner.generation
 
     async def require_adoptable(self, claim: CreatingRepository) -> None:
         """Raise `InvalidInputError` (`NAMESPACE_IN_USE`) if another repository of this installation, or one above or

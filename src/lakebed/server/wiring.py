@@ -91,7 +91,7 @@ class Surroundings:
     """How often refs that moved are dumped into the namespace; 0 for never."""
     refs_owner_seconds: float = NAMESPACE_WATCH_SECONDS
     installation: str = ""
-    """What people call this installation: owner files of namespaces that it adopts say it."""
+    """What people call this installation: the owner files that it puts into namespaces say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +124,7 @@ def wire(around: Surroundings) -> Wired:
         ids=ids,
         places=around.places,
         lifetimes=around.lifetimes,
+        installation=around.installation,
     )
 
     segments = SegmentFiles(stores.store, around.cache, around.workers)
@@ -199,7 +200,6 @@ def wire(around: Surroundings) -> Wired:
         store_of=stores.store,
         open_store=around.stores.at,
         temp=around.temp,
-        installation=around.installation,
         forget=stores.forget,
         spool=Spool(around.temp, around.transfers or around.workers),
         transfers=around.transfers or around.workers,

@@ -196,7 +196,13 @@ VALUES: dict[str, tuple[str, Any]] = {
     "repository-gone": ("repository", GoneRepository(name=RepoName("lake"))),
     "cleanup-repository": (
         "cleanup",
-        CleanupEntry(name=RepoName("lake"), uid=RepoUid("u"), namespace="s3://bucket/lake", delete_data=True),
+        CleanupEntry(
+            name=RepoName("lake"),
+            uid=RepoUid("u"),
+            namespace="s3://bucket/lake",
+            delete_data=True,
+            marked_at=Instant(5),
+        ),
     ),
     "cleanup-token": (
         "cleanup",
@@ -286,6 +292,11 @@ def without_turns(branch: Branch) -> Branch:
 def test_clean_up_entries_that_do_not_say_when_the_token_retired_are_read_for_ever() -> None:
     golden = bytes.fromhex((GOLDEN / "older" / "cleanup-token.v1.hex").read_text())
     assert records.decode_cleanup(golden) == replace(VALUES["cleanup-token"][1], retired_at=None)
+
+
+def test_clean_up_entries_from_before_late_uploads_were_freed_are_read_for_ever() -> None:
+    golden = bytes.fromhex((GOLDEN / "older" / "cleanup-repository.v1.hex").read_text())
+    assert records.decode_cleanup(golden) == replace(VALUES["cleanup-repository"][1], marked_at=None)
 
 
 @pytest.mark.parametrize("name", ["repository", "repository-creating"])

@@ -298,7 +298,7 @@ async def test_data_stays_unless_it_was_to_be_deleted(world: World) -> None:
     ]
     again = await world.create_repository(bare=True)
     await world.repositories.delete(again, delete_data=True)
-    await world.clean()
+    await world.clean_late()
     assert await world.objects() == ["bucket/lake/mine/readme"]
 
 
@@ -336,7 +336,7 @@ async def test_a_deletion_with_data_leaves_nothing_wherever_it_broke_off(world: 
         with suppress(Crash):
             await world.cleaner.clean_once()
         world.restart()
-        await world.clean()
+        await world.clean_late()
 
         assert await world.objects() == []
         assert [page async for page in world.whole.list_uploads()] == []
@@ -344,21 +344,6 @@ async def test_a_deletion_with_data_leaves_nothing_wherever_it_broke_off(world: 
         if broken and len(calls) < broken:
             return
     raise AssertionError("the last call was not reached")
-
-
-async def test_an_entry_stays_while_another_process_has_the_store_open(world: World) -> None:
-    repo = await world.create_repository()
-    await world.repositories.delete(repo, delete_data=True)
-    world.clock.advance(GRACE_SECONDS + 1)
-
-    async def in_use(call: Call) -> Fault | None:
-        # As the port says it: another process uses the store.
-        return Fault.REFUSED if call.method == "remove" else None
-
-    world.store_hook = in_use
-    assert (await world.cleaner.clean_once()).repositories == 0
-    world.store_hook = None
-    assert (await world.cleaner.clean_once()).repositories == 1
 
 
 async def test_uploads_of_the_next_owner_are_not_aborted(world: World) -> None:

@@ -69,6 +69,27 @@ def test_keys_of_owner_files_sort_like_generations(generation: int) -> None:
     assert generation_of(f"{OWNERS_FOLDER}probe") is None
 
 
+async def test_a_bare_repository_where_an_adopted_one_was_deleted_owns_the_namespace(world: World) -> None:
+    repo = await world.create_repository()
+    store = await world.open_store(repo.namespace)
+    await claim(store, owner(world, 1))
+    await world.repositories.delete(repo)
+    await world.clean()
+
+    restored = await world.create_repository("restored", bare=True)
+
+    await require_owned(store, restored)
+    await world.watch.visit(restored, world.clock.now())
+    assert await world.repositories.get(restored.name) == restored
+    assert (restored.generation, (await read_owner(store, 2)).uid) == (2, restored.uid)
+
+
+async def test_a_bare_repository_where_none_was_adopted_needs_no_owner_file(world: World) -> None:
+    restored = await world.create_repository(bare=True)
+    assert restored.generation == 0
+    assert await newest_generation(await world.open_store(restored.namespace)) == 0
+
+
 async def test_data_that_is_being_deleted_cannot_be_adopted(world: World) -> None:
     repo = await world.create_repository()
     store = await world.open_store(repo.namespace)

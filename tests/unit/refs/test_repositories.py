@@ -65,12 +65,12 @@ async def require_whole(world: World, repo: Repository) -> None:
 async def require_nothing_left(world: World) -> None:
     """After everything became due and was cleaned, only tombstones of names are left."""
     for _ in range(2):
-        await world.clean()
+        await world.clean_late()
     repo = await live(world)
     if repo is not None:
         await require_whole(world, repo)
         await world.repositories.delete(repo, delete_data=True)
-        await world.clean()
+        await world.clean_late()
     assert await world.partitions() <= {"lakebed"}
     assert await world.objects() == []
     found = await world.repositories.find(LAKE)

@@ -11,7 +11,7 @@ from lakebed.env.work import InlineWorkers
 from lakebed.errors import ConflictError, ErrorKind, UnavailableError
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.port import Item, KVStore, Page
-from lakebed.limits import GRACE_SECONDS
+from lakebed.limits import GRACE_SECONDS, LATE_UPLOAD_SECONDS
 from lakebed.model.commits import Commit
 from lakebed.model.ids import EMPTY_TREE, BranchName, CommitId, MetarangeId, Nonce, RepoName, RepoUid
 from lakebed.model.repository import Repository
@@ -333,6 +333,12 @@ class World:
     async def clean(self) -> Any:
         """Let everything become due, and clean."""
         self.clock.advance(2 * GRACE_SECONDS)
+        return await self.cleaner.clean_once()
+
+    async def clean_late(self) -> Any:
+        """Let uploads that outlast the deletion of their repository become due too, and clean."""
+        await self.clean()
+        self.clock.advance(LATE_UPLOAD_SECONDS)
         return await self.cleaner.clean_once()
 
 
