@@ -22,6 +22,7 @@ from lakebed.model.segments import era_at
 from lakebed.objects.open_stores import OpenStores
 from lakebed.refs import branches, cleaner, segment_sweeper
 from lakebed.refs.branches import Branches
+from lakebed.refs.owners import deleting_key
 from lakebed.refs.segment_sweeper import SegmentSweeper
 from lakebed.staging import reader, record
 from lakebed.staging.appending import Appender
@@ -203,6 +204,16 @@ def stores_closed_under_their_calls(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OpenStores, "_make_room", make_room)
 
 
+def late_uploads_left(patch: pytest.MonkeyPatch) -> None:
+    """Take a namespace that was freed once for empty."""
+
+    async def look_away(store, uid, _marked_at):
+        await store.delete([deleting_key(uid)])
+        return True
+
+    patch.setattr(cleaner, "free_late_data", look_away)
+
+
 @pytest.mark.parametrize(
     ("plant", "scenario"),
     [
@@ -225,6 +236,7 @@ def stores_closed_under_their_calls(patch: pytest.MonkeyPatch) -> None:
         (broken_pools_kept, "handed-in"),
         (only_older_halves_tried, "compaction-spoilt"),
         (stores_closed_under_their_calls, "repositories"),
+        (late_uploads_left, "repositories"),
     ],
 )
 def test_a_planted_bug_is_found(

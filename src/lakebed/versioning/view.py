@@ -151,8 +151,18 @@ class View:
                 yield without_tombstones(block)
 
     async def _explained(self, repo: Repository, source: Source, error: CorruptError) -> LakebedError:
-        """Return why a tree cannot be read: that of a commit which garbage collection has let go is no damage."""
-        if error.kind is not ErrorKind.FILE_MISSING or source.commit is None:
+        """Return why a tree cannot be read: that of a commit which garbage collection has let go is no damage.
+
+        Neither is that of a branch which was deleted, alone or with its repository, while a reader stood still for a grace.
+        """
+        if error.kind is not ErrorKind.FILE_MISSING:
+            return error
+        if source.branch is not None:
+            try:
+                await self._parts.branches.get(repo, source.branch.name)
+            except NotFoundError as gone:
+                return gone
+        if source.commit is None:
             return error
         try:
             await self._parts.commits.require_standing(repo, source.commit)

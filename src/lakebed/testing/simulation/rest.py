@@ -11,6 +11,7 @@ from lakebed.model.layers import Layer, SegmentLayer, layer_name
 from lakebed.model.segments import SegmentName, parse_segment_key, protects, segment_key
 from lakebed.model.stash import StashState
 from lakebed.refs.keys import CLEANUP_PARTITION, REPOSITORIES_PARTITION, compaction_partition
+from lakebed.refs.owners import is_mark, marker_key
 from lakebed.testing.simulation.clients import PATHS, Lake
 from lakebed.testing.simulation.history import Outcome
 from lakebed.testing.simulation.process import SimProcess
@@ -167,6 +168,19 @@ def check_no_leaks(world: World) -> None:
                 "clean-up entries that are never done" if partition == CLEANUP_PARTITION else "rows of nobody"
             )
             raise LawBrokenError(f"{what}: {partition}: {sorted(rows)}")
+
+
+def check_namespaces(world: World) -> None:
+    """Raise `LawBrokenError` if a namespace holds anything of a repository that was deleted with its data."""
+    owners = {repo.namespace: marker_key(repo.uid) for repo in world.truth.live_repositories()}
+    for namespace, bucket in sorted(world.buckets.items()):
+        owner = owners.get(namespace)
+        if owner is None and (bucket.objects or bucket.uploads):
+            left = [*sorted(bucket.objects), *sorted(bucket.uploads)]
+            raise LawBrokenError(f"{namespace} belongs to no repository, and holds {left}")
+        for key in sorted(bucket.objects):
+            if key != owner and (is_mark(key) or key.startswith("_lakebed/owner-")):
+                raise LawBrokenError(f"{namespace} still holds {key}, whose repository is gone")
 
 
 def _files(layers: Iterable[Layer]) -> set[str]:
