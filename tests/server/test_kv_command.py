@@ -120,8 +120,11 @@ def test_a_database_is_released_when_its_copy_is_gone(run: Run, tmp_path: Path) 
 def test_a_folder_that_is_none_of_ours_and_a_copy_onto_itself_are_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
-    with pytest.raises(InvalidInputError, match="no data folder"):
+    run("setup", "--data", tmp_path / "one")
+    with pytest.raises(InvalidInputError, match="there is no database in"):
         run("kv", "copy", tmp_path / "mine", tmp_path / "two")
+    with pytest.raises(InvalidInputError, match="no data folder"):
+        run("kv", "copy", tmp_path / "one", tmp_path / "mine")
     with pytest.raises(InvalidInputError, match="same database"):
         run("kv", "copy", tmp_path / "one", tmp_path / "one")
     with pytest.raises(InvalidInputError, match="no data folder"):
@@ -158,3 +161,19 @@ async def _is_whole(one: Path, two: Path) -> bool:
         unfinished = await kv.get(COPY_PARTITION, b"state") is not None
         await kv.close()
     return found[0] == found[1] and not unfinished
+
+
+def test_a_copy_of_a_database_that_is_not_there_is_refused_and_creates_nothing(
+    run: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInputError, match="there is no database in"):
+        run("kv", "copy", tmp_path / "mistyped", tmp_path / "target")
+    with pytest.raises(InvalidInputError, match="there is no database in"):
+        run("kv", "release", tmp_path / "mistyped")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_of_an_empty_database_is_refused(run: Run, tmp_path: Path) -> None:
+    asyncio.run(_fill(tmp_path / "one", 0))
+    with pytest.raises(InvalidInputError, match="is empty"):
+        run("kv", "copy", f"lmdb://{tmp_path / 'one'}", tmp_path / "two")

@@ -154,7 +154,7 @@ async def copy_store(
     `copy` is a new random name, `to` says in words where the target is.
 
     Raises:
-        InvalidInputError: `INVALID_CONFIG`: the target is not empty; the source was copied elsewhere before.
+        InvalidInputError: `INVALID_ARGUMENT`: the target is not empty; the source was copied elsewhere before.
         UnavailableError: `IN_USE`: another process has one of them open.
         CorruptError: `UNREADABLE`: the two differ at the end.
     """
@@ -290,4 +290,4 @@ def _different(record: Record) -> CorruptError:
 
 
 def _invalid(message: str) -> InvalidInputError:
-    return InvalidInputError(ErrorKind.INVALID_CONFIG, message)
+    return InvalidInputError(ErrorKind.INVALID_ARGUMENT, message)

@@ -1,12 +1,14 @@
 """`lakebed kv`: the database of an installation as a whole, while nothing uses it."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 import typer
 from rich.console import Console
 
@@ -16,7 +18,7 @@ from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.kv.copying import CopyableKV, Progress, copy_store, copyable, release
 from lakebed.kv.open import open_kv
 from lakebed.kv.port import KVStore
-from lakebed.model.repository import GoneRepository
+from lakebed.model.repository import Repository
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.agreement import Agreement
 from lakebed.refs.repositories import Repositories
@@ -33,6 +35,8 @@ errors: Final = Console(stderr=True, highlight=False)
 
 _SECONDS_BETWEEN_LINES: Final = 1.0
 
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
 
 def _store(metavar: str) -> typer.models.ArgumentInfo:
     found: typer.models.ArgumentInfo = typer.Argument(
@@ -47,6 +51,8 @@ def _store(metavar: str) -> typer.models.ArgumentInfo:
 def copy(
     source: Annotated[str, _store("FROM")],
     target: Annotated[str, _store("TO")],
+    *,
+    json: JsonOption = False,
 ) -> None:
     """Copy everything from one database to another, which must be empty.
 
@@ -55,16 +61,16 @@ def copy(
 
     Example: lakebed kv copy lakebed-data postgresql://user@host/lakebed
     """
-    asyncio.run(_copy(_url(source), _url(target)))
+    asyncio.run(_copy(_existing(source), _url(target), json=json))
 
 
 @app.command("release")
-def release_store(store: Annotated[str, _store("DATABASE")]) -> None:
+def release_store(store: Annotated[str, _store("DATABASE")], *, json: JsonOption = False) -> None:
     """Let servers use a database that was copied, because the copy is gone.
 
     Never while the copy is in use: two installations over one storage delete each other's objects.
     """
-    asyncio.run(_release(_url(store)))
+    asyncio.run(_release(_existing(store), json=json))
 
 
 @app.command()
@@ -78,23 +84,41 @@ def settings(
             "--replace", help="Replace them by those of this configuration. Nothing may be running."
         ),
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the settings that all processes of an installation share, as its database has them."""
     loaded = load_config(flags={"data": data}, environment=environment(), file=config)
-    asyncio.run(_settings(loaded, replace=replace))
+    asyncio.run(_settings(loaded, replace=replace, json=json))
 
 
-async def _copy(source_url: str, target_url: str) -> None:
+async def _copy(source_url: str, target_url: str, *, json: bool) -> None:
     if source_url == target_url:
-        raise InvalidInputError(ErrorKind.INVALID_CONFIG, "source and target are the same database")
+        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "source and target are the same database")
     async with _held(source_url) as source, _held(target_url) as target:
+        if await _is_empty(source):
+            raise InvalidInputError(
+                ErrorKind.INVALID_ARGUMENT,
+                f"{hide_password(source_url)} is empty: name the database of an installation as FROM",
+            )
         done = await copy_store(
             source, target, copy=SystemIds().token(), to=hide_password(target_url), tell=_Telling()
         )
-        out.print(f"copied and compared {done.rows:,} records, {_mib(done.size)}", soft_wrap=True)
         local = await _local_namespaces(target)
+    if json:
+        found = {
+            "records": done.rows,
+            "bytes": done.size,
+            "database": hide_password(target_url),
+            "local": local,
+        }
+        _print_json(found)
+        return
+    out.print(f"copied and compared {done.rows:,} records, {_mib(done.size)}", soft_wrap=True)
     out.print(f"Set database = {hide_password(target_url)!r}, and start the servers.", soft_wrap=True)
-    out.print("Secrets are encrypted with the installation's key: installation.key goes with the database.")
+    out.print(
+        "Secrets are encrypted with the installation's key: installation.key goes with the database.",
+        soft_wrap=True,
+    )
     if local:
         out.print(
             f"Objects of {', '.join(local[:5])}{' and others' if len(local) > 5 else ''} stay in their folder: servers on other "
@@ -103,13 +127,16 @@ async def _copy(source_url: str, target_url: str) -> None:
         )
 
 
-async def _release(url: str) -> None:
+async def _release(url: str, *, json: bool) -> None:
     async with _held(url) as store:
         had = await release(store)
+    if json:
+        _print_json({"released": had})
+        return
     out.print("servers may use it again" if had else "it was not copied: nothing to release")
 
 
-async def _settings(config: Config, *, replace: bool) -> None:
+async def _settings(config: Config, *, replace: bool, json: bool) -> None:
     async with AsyncExitStack() as stack:
         url = config.kv_url or f"lmdb://{config.data.absolute() / 'kv'}"
         kv: KVStore
@@ -123,6 +150,9 @@ async def _settings(config: Config, *, replace: bool) -> None:
         if replace:
             await agreement.replace()
         agreed = await agreement.values()
+    if json:
+        _print_json({"database": dict(agreed) if agreed else None, "configuration": dict(config.shared)})
+        return
     for name, value in (agreed or config.shared).items():
         here = config.shared.get(name, value)
         differs = f"   (this configuration: {here:g})" if here != value else ""
@@ -157,6 +187,13 @@ async def _held(url: str) -> AsyncIterator[CopyableKV]:
         yield copyable(kv)
 
 
+async def _is_empty(kv: CopyableKV) -> bool:
+    async for records in kv.records():
+        if records:
+            return False
+    return True
+
+
 async def _local_namespaces(kv: KVStore) -> list[str]:
     async def no_store(namespace: str) -> ObjectStore:
         raise AssertionError(namespace)
@@ -166,7 +203,7 @@ async def _local_namespaces(kv: KVStore) -> list[str]:
     return [
         each.namespace
         for each in found
-        if not isinstance(each, GoneRepository) and each.namespace.startswith("local:")
+        if isinstance(each, Repository) and each.namespace.startswith("local:")
     ]
 
 
@@ -176,10 +213,25 @@ def _url(store: str) -> str:
         return store
     folder = Path(store).absolute()
     if folder.exists() and any(folder.iterdir()) and not is_data_folder(folder):
-        raise InvalidInputError(ErrorKind.INVALID_CONFIG, f"{folder} is no data folder, and it is not empty")
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, f"{folder} is no data folder, and it is not empty"
+        )
     if not folder.exists():
         DataFolder.open(folder).close()
     return f"lmdb://{folder / 'kv'}"
+
+
+def _existing(store: str) -> str:
+    """Return the URL of a store that must be there: opening an embedded one would create it."""
+    url = store if "://" in store else f"lmdb://{Path(store).absolute() / 'kv'}"
+    parts = urlsplit(url)
+    folder = Path(unquote(parts.path))
+    if parts.scheme == "lmdb" and not (folder / "data.mdb").is_file():
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT,
+            f"there is no database in {folder}: name the folder that `lakebed run --data` uses",
+        )
+    return url
 
 
 def _require_there(url: str) -> None:
@@ -193,6 +245,10 @@ def _require_there(url: str) -> None:
 def _folder_of(url: str) -> Path | None:
     parts = urlsplit(url)
     return Path(unquote(parts.path)).parent if parts.scheme == "lmdb" else None
+
+
+def _print_json(found: object) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
 
 
 def _mib(size: int) -> str:
