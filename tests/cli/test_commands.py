@@ -249,6 +249,7 @@ def test_the_doctor_finds_a_healthy_server_and_each_ailment(
     monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", "wrong")
     said = run("doctor", "--json")
     assert (said.code, [each["ok"] for each in said.json][-1]) == (1, False)
+    assert said.json[-1]["check"] == "access key"
 
     monkeypatch.setenv("LAKEBED_ENDPOINT", "http://127.0.0.1:1")
     said = run("doctor")

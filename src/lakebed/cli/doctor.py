@@ -13,7 +13,7 @@ from lakebed.cli.output import JsonOption, console, print_json
 from lakebed.client.client import Client
 from lakebed.client.config import load_config
 from lakebed.client.transport import Transport
-from lakebed.errors import ErrorKind, LakebedError, UnavailableError
+from lakebed.errors import DeniedError, ErrorKind, LakebedError, UnavailableError
 
 Check = tuple[str, Callable[[], str]]
 
@@ -43,8 +43,8 @@ def _checks() -> Iterator[Check]:
     # A doctor does not wait for a patient to come round: one try.
     with Client(transport=Transport(load_config(), attempts_max=1)) as client:
         yield "server", lambda: _alive(client)
+        yield "access key", lambda: _known(client)
         yield "version", lambda: _version(client)
-        yield "access key", lambda: f"accepted as {client.auth.whoami().id}"
         yield "repositories", lambda: _repositories(client)
 
 
@@ -57,6 +57,20 @@ def _alive(client: Client) -> str:
             "start one with `lakebed run --quickstart`, or correct the endpoint",
         )
     return f"answers at {client.config.endpoint}"
+
+
+def _known(client: Client) -> str:
+    try:
+        return f"accepted as {client.auth.whoami().id}"
+    except LakebedError as error:
+        if error.kind is not ErrorKind.UNAUTHENTICATED:
+            raise
+        config = client.config
+        raise DeniedError(
+            ErrorKind.UNAUTHENTICATED,
+            f"the server refuses {config.access_key_id} (from {config.credentials_source}): correct the key and its "
+            "secret, or ask an administrator for a new pair (`lakebed auth key create`)",
+        ) from error
 
 
 def _repositories(client: Client) -> str:
