@@ -36,6 +36,12 @@ OpenStore = Callable[[str], Awaitable[ObjectStore]]
 _PREFIX = "_lakebed/owner-"
 _DELETING_PREFIX = "_lakebed/deleting-"
 
+_CHOOSE = "Choose an empty one of its own"
+_WAIT_OR_ADOPT = (
+    "If that repository was deleted, the server removes its marker after the grace (`grace_seconds`): try again then. "
+    "If its database is lost, or this is a copy, use `lakebed repo adopt`"
+)
+
 
 def marker_key(uid: RepoUid) -> str:
     """Return where the marker of a repository lies in its namespace."""
@@ -187,7 +193,8 @@ async def require_unowned(
             if adopting and info.key.startswith(_PREFIX):
                 continue
             if info.key.startswith(_PREFIX) or f"/{_PREFIX}" in info.key:
-                raise _in_use(namespace, f"a repository lies in it or below it ({info.key})")
+                why = f"a repository lies in it or below it ({info.key})"
+                raise _in_use(namespace, why, _WAIT_OR_ADOPT if allow_data else _CHOOSE)
             if not allow_data:
                 # What other files are called is not for the caller to know.
                 raise _in_use(namespace, "it holds data")
@@ -196,7 +203,5 @@ async def require_unowned(
             raise _in_use(namespace, f"{place} belongs to a repository ({infos[0].key})")
 
 
-def _in_use(namespace: str, why: str) -> InvalidInputError:
-    return InvalidInputError(
-        ErrorKind.NAMESPACE_IN_USE, f"namespace {namespace} is in use: {why}. Choose an empty one of its own"
-    )
+def _in_use(namespace: str, why: str, advice: str = _CHOOSE) -> InvalidInputError:
+    return InvalidInputError(ErrorKind.NAMESPACE_IN_USE, f"namespace {namespace} is in use: {why}. {advice}")

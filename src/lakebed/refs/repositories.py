@@ -301,8 +301,7 @@ class Repositories:
                 raise
             raise InvalidInputError(
                 ErrorKind.NAMESPACE_IN_USE,
-                f"{error}. To delete a repository with its data, use `lakebed repo delete --with-data`; one that was deleted "
-                "keeps its mark for the grace; one of a lost database is adopted first",
+                f"{error}. To delete a repository with its data, use `lakebed repo delete --with-data`",
             ) from error
         if dry_run:
             await self._withdraw(claim, store)
