@@ -34,7 +34,7 @@ _NEXT_STEPS: Final[dict[ErrorKind, str]] = {
     ErrorKind.INVALID_CONFIG: "lakebed config shows what is set, and where",
     ErrorKind.UNAUTHENTICATED: "lakebed doctor checks the access key",
     ErrorKind.PERMISSION_DENIED: "an administrator can attach a policy with lakebed auth",
-    ErrorKind.NO_CHANGES: "--allow-empty makes a commit without changes",
+    ErrorKind.NO_CHANGES: "`lakebed diff BRANCH` shows what is uncommitted; commit and merge accept --allow-empty",
     ErrorKind.DIRTY_BRANCH: "commit, stash or reset what is uncommitted first",
     ErrorKind.STORE_UNAVAILABLE: "lakebed doctor checks the server",
     ErrorKind.CHECKSUM_MISMATCH: "run the same command again",

@@ -10,6 +10,7 @@ engine to load.
 import sys
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points, version
+from inspect import cleandoc
 from typing import Annotated, Any, Final, cast
 
 import typer
@@ -77,9 +78,19 @@ def _load(entry: EntryPoint) -> Any:
     found, shell = entry.load(), typer.Typer(add_completion=False, rich_markup_mode="rich")
     if not isinstance(found, typer.Typer):
         shell.command(entry.name)(found)
-        return get_command(shell)
+        return _unwrapped(get_command(shell))
     shell.add_typer(found, name=entry.name)
-    return cast("TyperGroup", get_command(shell)).commands[entry.name]
+    return _unwrapped(cast("TyperGroup", get_command(shell)).commands[entry.name])
+
+
+def _unwrapped(command: Any) -> Any:
+    """Join the lines of each paragraph of help: Typer keeps the breaks of the docstring, whatever the terminal's width."""
+    if command.help:
+        paragraphs = cleandoc(command.help).split("\n\n")
+        command.help = "\n\n".join(each.replace("\n", " ") for each in paragraphs)
+    for each in getattr(command, "commands", {}).values():
+        _unwrapped(each)
+    return command
 
 
 app = typer.Typer(

@@ -73,6 +73,12 @@ def create(
         made = client.repo(parse_repo(repo)).create(storage, default_branch=default_branch, bare=bare)
     if json:
         print_json(made)
+    elif bare:
+        say(
+            "bare repository {}, without branches, its objects under {}: `lakebed refs restore` fills it",
+            made.id,
+            made.storage_namespace,
+        )
     else:
         say(
             "repository {} with branch {}, its objects under {}",

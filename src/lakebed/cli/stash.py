@@ -78,7 +78,7 @@ def pop(
 def drop(
     repo: RepoArgument, stash: StashArgument, *, yes: YesOption = False, json: JsonOption = False
 ) -> None:
-    """Give a stash up for good. Its storage is freed after the grace (15 minutes unless set)."""
+    """Give a stash up for good. Its rows are freed after the grace, its objects by garbage collection."""
     name = parse_repo(repo)
     confirm(f"Give up stash {stash} of {name}? Its changes cannot be brought back.", yes=yes)
     with Client() as client:

@@ -79,7 +79,7 @@ def test_short_ages_are_warned_of_and_a_report_is_shown(lake: Repo) -> None:
     said = show("run", lake.name, *NOW)
 
     assert "For trials only" in said.stderr
-    assert "This was a look: nothing was deleted. --yes deletes 1 objects, 5 B." in said.stdout
+    assert "This was a dry run: nothing was deleted. --yes deletes 1 objects, 5 B." in said.stdout
     assert "clean: no earlier mark counts" in said.stdout
     assert "done" in show("runs", lake.name).stdout
 

@@ -94,7 +94,7 @@ def run(
 ) -> None:
     """Collect garbage: mark what nothing refers to; delete what two marks a grace apart have found.
 
-    Without --yes it is a look: nothing is deleted, and nothing remembered but
+    Without --yes it is a dry run: nothing is deleted, and nothing remembered but
     the report. With it, the first run finds garbage, and the first one that
     comes a day later deletes it.
 
@@ -213,7 +213,7 @@ def _say_what_next(summary: Summary, *, mode: Mode, yes: bool) -> None:
     if summary.swept_at is not None:
         return
     if mode is not Mode.MARK and not yes:
-        say(f"This was a look: nothing was deleted. --yes deletes {amount(summary.marked)}.")
+        say(f"This was a dry run: nothing was deleted. --yes deletes {amount(summary.marked)}.")
     if not summary.marked.objects and summary.candidates.objects:
         say(
             f"{amount(summary.candidates)} are garbage, if a run at least {summary.grace_seconds / 3600:.0f} h from now"
