@@ -1,5 +1,6 @@
 """The quickstart: a server that opens to a key pair which every tutorial knows."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -39,8 +40,9 @@ def say_what_next(out: Console, config: Config, data: Path, *, sample: bool) -> 
         f"Lakebed starts on [bold]{config.endpoint}[/]; its data is in {data}. Stop it with Ctrl-C.\n",
         soft_wrap=True,
     )
-    out.print("In another terminal ([dim].venv/bin/lakebed[/] in this folder is the command):\n")
+    out.print("In another terminal, in this folder:\n")
     lines = [
+        f'export PATH="{Path(sys.executable).parent}:$PATH"',
         f"export LAKEBED_ENDPOINT={config.endpoint}",
         f"export LAKEBED_ACCESS_KEY_ID={QUICKSTART_PAIR.access_key_id}",
         f"export LAKEBED_SECRET_ACCESS_KEY={QUICKSTART_PAIR.secret_access_key}",
@@ -49,11 +51,11 @@ def say_what_next(out: Console, config: Config, data: Path, *, sample: bool) -> 
         lines += [
             f"lakebed log {REPO}/main",
             f"lakebed fs ls {REPO}/main/sales/",
-            f"lakebed branch create {REPO}/try --source main",
-            f"lakebed fs upload README.md {REPO}/try/notes.md",
-            f"lakebed diff {REPO}/try",
-            f'lakebed commit {REPO}/try -m "Add notes"',
-            f"lakebed merge {REPO}/try {REPO}/main",
+            f"lakebed branch create {REPO}/first --source main",
+            f"lakebed fs upload README.md {REPO}/first/notes.md",
+            f"lakebed diff {REPO}/first",
+            f'lakebed commit {REPO}/first -m "Add notes"',
+            f"lakebed merge {REPO}/first {REPO}/main",
         ]
     for line in lines:
         out.print(f"  {line}", markup=False, soft_wrap=True)

@@ -24,7 +24,8 @@ async def make_sample(catalog: Session, out: Console) -> None:
     made = await catalog.samples.fill(REPO)
     out.print(f"[bold]2.[/] three objects written to [cyan]main[/] and committed: {made.first.id[:12]}")
     out.print(
-        f"[bold]3.[/] a branch [cyan]{SAMPLE_BRANCH}[/], where a day was corrected and another added; main saw none of it:"
+        f"[bold]3.[/] a branch [cyan]{SAMPLE_BRANCH}[/], where a day was corrected and another added; main saw none of it:",
+        soft_wrap=True,
     )
     page = await catalog.diffs.diff(REPO, made.first.id, made.fixed.id, DiffQuery(), two_dot=True)
     print_diff(out, page.rows.column("type").to_pylist(), page.rows.column("key").to_pylist())
