@@ -29,7 +29,14 @@ class Refs(RuleBasedStateMachine):
         self.world = World(fences=fences)
         self.repo = bare_repo()
 
-    def run_spoiled(self, fault: Fault | None, at: int, call: Awaitable[Any]) -> Any:
+    def run_spoiled(
+        self,
+        fault: Fault | None,
+        at: int,
+        call: Awaitable[Any],
+        *,
+        may_stay_unknown: tuple[Fault, ...] = (Fault.REFUSED,),
+    ) -> Any:
         """Return what `call` does when write number `at` goes wrong; None if it did nothing, `...` if nobody knows."""
         writes = 0
 
@@ -48,7 +55,7 @@ class Refs(RuleBasedStateMachine):
         try:
             return asyncio.run(spoiled())
         except UnavailableError as error:
-            assert fault is Fault.REFUSED, "nobody else is here: every other outcome can be found out"
+            assert fault in may_stay_unknown, "nobody else is here: every other outcome can be found out"
             return None if error.kind is ErrorKind.STORE_UNAVAILABLE else ...
 
     @rule(name=NAMES, kind=st.sampled_from(["branch", "tag"]), fault=FAULTS, at=st.integers(1, 2))
@@ -59,12 +66,16 @@ class Refs(RuleBasedStateMachine):
             if kind == "branch"
             else self.world.tags.create(self.repo, TagName(name), commit.id)
         )
+        # A name without a record looks the same before a creation and after one that was deleted and dropped.
+        unknown = (Fault.REFUSED, Fault.LOST_REQUEST)
         try:
-            created = self.run_spoiled(fault, at, call)
+            created = self.run_spoiled(fault, at, call, may_stay_unknown=unknown)
         except AlreadyExistsError:
             assert name in self.model
             return
         assert name not in self.model
+        if created is ... and fault is Fault.LOST_REQUEST:
+            created = None
         if created is ...:
             assert not self.world.memory.capabilities.fences, "one swap is never half done"
             created = asyncio.run(self.world.resolver.resolve(self.repo, name))
