@@ -231,11 +231,63 @@ async def test_a_target_of_another_copy_is_refused(open_one: Open) -> None:
     fate = _Fate(6)
     with pytest.raises(_Killed):
         await copied(first, copyable(_Mortal(target, fate)))  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="another source"):
+    with pytest.raises(InvalidInputError, match="another copy"):
         await copied(second, target, name="copy-2")
     with pytest.raises(InvalidInputError, match="finish that one first"):
         await copied(target, MemoryKV(), name="copy-3")
     assert await copied(first, target) == 3
+
+
+async def test_of_two_targets_of_one_source_one_is_finished(open_one: Open) -> None:
+    source, first, second = MemoryKV(), MemoryKV(), MemoryKV()
+    await source.set_rows("p", [Row(b"%d" % i, b"v") for i in range(3)])
+    with pytest.raises(_Killed):
+        await copied(source, copyable(_Mortal(first, _Fate(6))))  # type: ignore[arg-type]
+    assert await copied(source, second, name="copy-2") == 3
+    with pytest.raises(InvalidInputError, match="copied to elsewhere"):
+        await copied(source, first, name="copy-3")
+    await require_in_place(second)
+    with pytest.raises(InvalidInputError, match="not finished"):
+        await require_in_place(first)
+
+
+async def test_a_server_that_starts_just_before_the_claim_is_seen() -> None:
+    class Started(MemoryKV):
+        """A source that a server opens, and finds unclaimed, once `kv copy` has looked for users."""
+
+        looked = False
+
+        async def other_users(self) -> list[str]:
+            users = ["a server"] if self.looked else []
+            self.looked = True
+            return users
+
+    source, target = Started(), MemoryKV()
+    await source.set_rows("p", [Row(b"k", b"v")])
+    with pytest.raises(UnavailableError, match="source is in use"):
+        await copied(source, target)
+    assert not await everything(target)
+    with pytest.raises(InvalidInputError, match="not finished"):
+        await require_in_place(target)
+
+
+@pytest.mark.server
+@pytest.mark.xdist_group("postgres")
+async def test_a_server_that_logs_in_as_another_role_is_seen(postgres: PostgresServer) -> None:
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS copier")
+        connection.execute("CREATE ROLE copier LOGIN")
+    async with AsyncExitStack() as stack:
+        server = await open_postgres(postgres.url(), clock=SystemClock())
+        stack.push_async_callback(server.close)
+        await server.now()
+        with psycopg.connect(postgres.url(), autocommit=True) as connection:
+            connection.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO copier")
+            connection.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO copier")
+        as_copier = postgres.url().replace("//postgres:", "//copier:")
+        source = await open_postgres(as_copier, clock=SystemClock())
+        stack.push_async_callback(source.close)
+        assert await copyable(source).other_users()
 
 
 @pytest.mark.server

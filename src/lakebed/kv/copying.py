@@ -10,14 +10,18 @@
 
 | killed after | what is seen | the same command again |
 |---|---|---|
-| 1 | a source that is claimed | claims it again, under the same name |
+| 1 | a source that is claimed | claims it again, under a new name |
 | 2, 3, 4 | a target that is not finished | goes on where `state` says; a batch that was written twice is the same |
 | 5, 6 | the same | compares again |
 | 7 | done | says so |
 
+A copy to another target claims the source under a new name too. The target of a copy that was cut off before holds the old
+name, and is refused from then on: of all targets, one is finished.
+
 `moved` stays in the source: two installations over one storage would delete each other's objects, since each collects what
 it does not refer to. `release` takes it back, for a copy that is thrown away. Neither store may be in use. Drivers say whether
-other processes have one open, and step 5 finds what was written to the source behind the copy.
+other processes have one open; they are asked before step 1 and again after step 2, since a server opens its database before it
+looks for a claim. Step 5 finds what was written to the source behind the copy.
 
 Versions are given anew. What compares them lives in one process or one call, and no process outlives the copy; what is stored
 (tokens of compaction, names of fences) is copied as it is, so the epoch of compaction need not be raised.
@@ -158,13 +162,10 @@ async def copy_store(
         UnavailableError: `IN_USE`: another process has one of them open.
         CorruptError: `UNREADABLE`: the two differ at the end.
     """
-    for name, store in (("source", source), ("target", target)):
-        if users := await store.other_users():
-            raise UnavailableError(
-                ErrorKind.IN_USE,
-                f"the {name} is in use ({', '.join(users)}): stop all servers and compactors, then try again",
-            )
+    await _require_unused(source, target)
     state = await _begin(source, target, copy=copy, to=to)
+    # A server that opened the source before the claim may have missed it.
+    await _require_unused(source, target)
     if state.differs:
         state = await _emptied(target, state)
     await target.raise_version(await source.last_version())
@@ -175,8 +176,18 @@ async def copy_store(
     return compared
 
 
+async def _require_unused(source: CopyableKV, target: CopyableKV) -> None:
+    for name, store in (("source", source), ("target", target)):
+        if users := await store.other_users():
+            raise UnavailableError(
+                ErrorKind.IN_USE,
+                f"the {name} is in use ({', '.join(users)}): stop all servers and compactors, then try again",
+            )
+
+
 async def _begin(source: CopyableKV, target: CopyableKV, *, copy: str, to: str) -> _State:
-    moved, state = await _read(source, _MOVED, _Moved), await _read(target, _STATE, _State)
+    claim, state = await source.get(COPY_PARTITION, _MOVED), await _read(target, _STATE, _State)
+    moved = None if claim is None else msgspec.msgpack.decode(claim.value, type=_Moved)
     if await source.get(COPY_PARTITION, _STATE) is not None:
         raise _invalid(
             "the source is itself the target of a copy that is not finished: finish that one first"
@@ -186,18 +197,21 @@ async def _begin(source: CopyableKV, target: CopyableKV, *, copy: str, to: str) 
             f"the source was copied to {moved.to} already. If that copy is gone, run `lakebed kv release` with the source"
         )
     if state is not None and (moved is None or state.copy != moved.copy):
-        raise _invalid("the target holds a copy of another source that is not finished: empty it first")
+        raise _invalid(
+            "the target holds another copy that is not finished, of this source or of another: empty it first"
+        )
     if state is None:
         async for records in target.records():
             raise _invalid(f"the target is not empty: it holds {records[0].partition!r}. Choose an empty one")
-    if moved is None:
-        moved = _Moved(copy, to)
+        # A new name, so that the target of a copy that was cut off before is never finished beside this one.
+        expected = Expect.ABSENT if claim is None else claim.version
         try:
-            await source.swap(COPY_PARTITION, _MOVED, msgspec.msgpack.encode(moved), expected=Expect.ABSENT)
+            await source.swap(
+                COPY_PARTITION, _MOVED, msgspec.msgpack.encode(_Moved(copy, to)), expected=expected
+            )
         except ConflictError as error:
             raise _invalid("another copy of the source has just begun: wait for it") from error
-    if state is None:
-        state = _State(moved.copy)
+        state = _State(copy)
         await _put(target, _STATE, state)
     return state
 

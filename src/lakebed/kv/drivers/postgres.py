@@ -154,8 +154,8 @@ _RAISE_VERSION: Final = (
 )
 _OTHER_USERS: Final = """
 SELECT application_name, client_addr::text FROM pg_stat_activity
-WHERE datname = current_database() AND usename = current_user AND backend_type = 'client backend'
-AND application_name <> current_setting('application_name')
+WHERE datname = current_database() AND application_name <> current_setting('application_name')
+AND (usename = current_user AND backend_type = 'client backend' OR starts_with(application_name, 'lakebed '))
 """
 _NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
