@@ -4,7 +4,8 @@ A client that was already uploading when its repository was deleted may outlast 
 its bytes arrive after everything else was deleted. The cleaner therefore comes twice.
 
 First, a grace after the deletion, while `owner-<uid>` lies in the namespace:
-    1. put    `deleting-<uid>`, the mark            crash: all of it again
+    1. put    `deleting-<uid>`, the mark, if no other repository owns the namespace
+                                                    crash: all of it again
     2. delete every object, abort every upload      the same. The owner is checked after each page of a listing
     3. write  the late entry, due a day later, with the mark's time of writing
                                                     crash: the repeat finds the late entry, and goes on with 4
@@ -45,6 +46,9 @@ async def free_data(store: ObjectStore, uid: RepoUid) -> Instant | None:
     async def may_delete() -> bool:
         return await is_owner(store, uid)
 
+    # A later owner must not find the mark: while it lies there, the namespace cannot be adopted.
+    if not await may_delete():
+        return None
     await put_deleting(store, uid)
     await _delete(store, may_delete, lambda key: key not in own)
     mark = await store.head(deleting_key(uid))

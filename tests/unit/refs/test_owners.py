@@ -1,5 +1,7 @@
 """Who owns a namespace, and what becomes of an owner after another installation has adopted it."""
 
+from contextlib import suppress
+
 import pytest
 
 from lakebed.errors import ConflictError, ErrorKind, FencedError, InvalidInputError
@@ -10,6 +12,7 @@ from lakebed.refs.owners import (
     claim,
     deleting_key,
     is_owner,
+    marker_key,
     markers,
     newest_generation,
     put_deleting,
@@ -18,7 +21,7 @@ from lakebed.refs.owners import (
     require_kept,
     require_owned,
 )
-from tests.unit.refs.world import Call, Fault, World
+from tests.unit.refs.world import Call, Crash, Fault, World
 
 
 def owner(world: World, generation: int, uid: str = "other") -> Owner:
@@ -141,6 +144,24 @@ async def test_the_data_of_an_adopted_namespace_is_not_deleted_with_the_old_repo
     await world.clean()
     assert "bucket/lake/data/x/object" in await world.objects()
     assert f"bucket/lake/{owner_key(1)}" in await world.objects()
+
+
+async def test_a_deletion_that_dies_leaves_no_mark_in_a_namespace_of_a_later_owner(world: World) -> None:
+    repo = await world.create_repository()
+    await world.repositories.delete(repo, delete_data=True)
+    store = await world.open_store(repo.namespace)
+    await put_marker(store, RepoName("lake"), RepoUid("other"))
+    await claim(store, owner(world, 1))
+    await store.delete([marker_key(repo.uid)])
+
+    async def die(call: Call) -> Fault | None:
+        return Fault.CRASH_BEFORE if call.method in {"delete", "remove_if_empty"} else None
+
+    world.store_hook = die
+    with suppress(Crash):
+        await world.clean()
+    world.store_hook = None
+    await require_kept(store, repo.namespace)
 
 
 async def test_a_claim_during_the_deletion_stops_it_or_is_refused(world: World) -> None:
