@@ -192,7 +192,9 @@ def test_aws_variables_fill_what_is_not_given_and_never_half_of_a_key(tmp_path: 
         ("[nothing.at.all]\nx = 1", ["nothing"]),
         ("workers = true", ["workers", "whole number"]),
         ("workers = 1.5", ["workers", "whole number"]),
-        ("workers = 0", ["workers", "at least 1"]),
+        ("workers = 0", ["workers", "1 to 1,000"]),
+        ("threads = 1_001", ["threads", "1 to 1,000"]),
+        ("[staging]\nwait_seconds = 11", ["staging.wait_seconds", "0 to 10"]),
         ('workers = "2"', ["workers", "whole number"]),
         ("listen = 8000", ["listen", "HOST:PORT"]),
         ('listen = "host:99999"', ["listen", "HOST:PORT"]),
@@ -310,6 +312,12 @@ def test_what_must_be_shared_is_what_the_table_says(tmp_path: Path) -> None:
 
 def test_variables_of_clients_are_not_taken_for_mistakes() -> None:
     assert unknown_variables(["LAKEBED_ENDPOINT", "LAKEBED_ACCESS_KEY_ID", "LAKEBED_CONFIG", "HOME"]) == {}
+
+
+def test_every_number_has_bounds() -> None:
+    numbers = [each for each in SETTINGS.values() if each.kind.toml in (int, (int, float))]
+    assert len(numbers) > 20
+    assert [each.name for each in numbers if not each.kind.bounds] == []
 
 
 def test_the_page_has_every_setting_as_it_is() -> None:

@@ -235,8 +235,7 @@ def _parts(text: str) -> tuple[str, ...]:
 _TEXT: Final = Kind("text", str)
 _PATH: Final = Kind("a path", Path)
 _FLAG: Final = Kind("true or false", _flag, bool)
-_COUNT: Final = Kind("a whole number of at least 1", _count, int)
-_SECONDS: Final = Kind("a number of seconds", _seconds, (int, float))
+_PROCESSES: Final = _count_between(1, 1_000)
 # A shorter lease would run out between two heartbeats of a busy machine, a longer one keeps the jobs of a dead compactor.
 _LEASE: Final = _seconds_between(1, 600)
 _REFS_DUMP: Final = _seconds_between(0, 86_400)
@@ -271,14 +270,14 @@ SETTINGS: Final[dict[str, Setting]] = {
         ),
         Setting(
             name="workers",
-            kind=_COUNT,
+            kind=_PROCESSES,
             default=2,
             flag="--workers",
             meaning="How many processes serve requests.",
         ),
         Setting(
             name="shutdown_seconds",
-            kind=_COUNT,
+            kind=_count_between(1, 86_400),
             default=30,
             meaning="How long requests that have begun may take to end after SIGTERM; then they are cut off.",
         ),
@@ -435,7 +434,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         ),
         Setting(
             name="cache.bytes",
-            kind=_COUNT,
+            kind=_count_between(1, 1 << 50),
             default=CACHE_BYTES_DEFAULT,
             meaning="How large the cache of decoded ranges in the data folder may become.",
         ),
@@ -447,7 +446,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         ),
         Setting(
             name="staging.wait_seconds",
-            kind=_SECONDS,
+            kind=_seconds_between(0, 10),
             default=0.0,
             meaning="How long a staged change waits for others to share its round trip to a remote database.",
         ),
@@ -459,7 +458,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         ),
         Setting(
             name="compactor.jobs",
-            kind=_COUNT,
+            kind=_PROCESSES,
             unset="as many as there are processors",
             meaning="Jobs that a compactor does at a time.",
         ),
@@ -595,13 +594,13 @@ SETTINGS: Final[dict[str, Setting]] = {
         ),
         Setting(
             name="threads",
-            kind=_COUNT,
+            kind=_PROCESSES,
             default=4,
             meaning="Threads of each worker for merging and encoding, and as many again for local storage.",
         ),
         Setting(
             name="processes",
-            kind=_COUNT,
+            kind=_PROCESSES,
             default=2,
             meaning="Processes of each worker for hashing files on import; started when needed.",
         ),
