@@ -53,6 +53,8 @@ class WorkerApp:
     def __init__(self, config: Config, *, shared_metrics: bool = False) -> None:
         self._config = config
         self._shared_metrics = shared_metrics
+        self._process = SystemIds().token()
+        """Names the worker's files: one of each, however often it tries to start."""
         self._metrics: Metrics | None = None
         self._gc_metrics: GcMetrics | None = None
         self._stack = AsyncExitStack()
@@ -92,10 +94,9 @@ class WorkerApp:
         """Open the engine."""
         config, clock, ids = self._config, SystemClock(), SystemIds()
         layout = Layout(config.data.absolute())
-        process = ids.token()
         metrics = self._metrics = Metrics(
             layout.metrics,
-            process,
+            self._process,
             [*rest_names(OPERATIONS), *s3_names()],
             shared=self._shared_metrics,
             clock=clock,
@@ -136,7 +137,7 @@ class WorkerApp:
                 gate=Gate(auth.authenticator, clock, region=config.s3_region),
                 clock=clock,
                 workers=wired.engine.transfers,
-                process=process,
+                process=self._process,
                 held=services.held,
                 region=config.s3_region or "us-east-1",
                 domain=config.s3_domain,

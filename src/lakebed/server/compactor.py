@@ -24,6 +24,7 @@ from lakebed.server.config import Config, decode_config, load_config
 from lakebed.server.data_folder import Layout, make_data_folder
 from lakebed.server.draining import drain
 from lakebed.server.installation import open_engine
+from lakebed.server.metrics import reserve
 from lakebed.server.options import DataOption, FileOption, environment
 from lakebed.server.process import begin_process
 from lakebed.server.supervised import end_with_supervisor
@@ -87,7 +88,18 @@ def compact(encoded: str, supervisor: Connection) -> None:
     os.nice(_NICE)
     # Whether the database answers is for those to say who answer requests.
     supervisor.send(None)
-    uvloop.run(_compact(config, CompactionMeters(CollectorRegistry())))
+    uvloop.run(_compact_beside(config))
+
+
+async def _compact_beside(config: Config) -> None:
+    while True:
+        try:
+            reserve(Layout(config.data.absolute()).metrics)
+            break
+        except UnavailableError as error:
+            log.warning("compactor_not_started", kind=error.kind, error=str(error))
+            await SystemClock().sleep(_RETRY_SECONDS)
+    await _compact(config, CompactionMeters(CollectorRegistry()))
 
 
 def _show(registry: CollectorRegistry, host: str, port: int) -> None:

@@ -10,7 +10,6 @@ starts again, so sums never go down.
 """
 
 import mmap
-import os
 import struct
 from array import array
 from bisect import bisect_left
@@ -21,6 +20,8 @@ from typing import Final
 import msgspec
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from lakebed.telemetry.mapped import make_whole
 
 _BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 _CLASSES: Final = 5
@@ -45,9 +46,8 @@ class RequestMeter:
         if file is None:
             self._memory: mmap.mmap | bytearray = bytearray(size)
         else:
-            made = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(made, "r+b") as opened:
-                opened.truncate(size)
+            make_whole(file, size)
+            with file.open("r+b") as opened:
                 self._memory = mmap.mmap(opened.fileno(), size)
         self._memory[: len(head)] = head
         self._cells = memoryview(self._memory)[len(head) :].cast("d")
