@@ -224,9 +224,9 @@ def is_drained(http: Http) -> bool:
 
 
 def frozen_at_work(http: Http, pid: int) -> Job:
-    """Stop a process in the middle of a job, but not of a write to the database, and return the job.
+    """Stop a process in the middle of a job, but while it holds no lock that uploads need, and return the job.
 
-    Processes that share an embedded database take turns at writing, and one that is stopped keeps its turn.
+    Processes that share an embedded database and a folder take turns at writing. One that is stopped keeps its turn.
     """
 
     process = psutil.Process(pid)
@@ -257,12 +257,12 @@ def _processor_seconds(process: psutil.Process) -> float:
 
 def _can_write(http: Http) -> bool:
     connection = HTTPConnection(http.host, timeout=3)
-    body = msgspec.json.encode({"paths": ["never/there"]})
-    headers = {"Authorization": http.authorization, "Content-Type": "application/json"}
+    headers = {"Authorization": http.authorization}
     try:
-        connection.request("POST", f"/api/v1{MAIN}/objects/delete", body, headers)
+        # An object that is there already: the upload takes every lock, and changes no path.
+        connection.request("POST", f"/api/v1{MAIN}/objects?path=first", b"live", headers)
         status = connection.getresponse().status
-        assert status == HTTPStatus.OK, status
+        assert status == HTTPStatus.CREATED, status
         return True
     except TimeoutError:
         return False
