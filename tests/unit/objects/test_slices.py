@@ -2,7 +2,7 @@
 
 import re
 
-from lakebed.env.clock import SECOND, Instant
+from lakebed.env.clock import SECOND, Instant, after
 from lakebed.env.ids import SeededIds
 from lakebed.limits import SLICE_OBJECTS, SLICE_SECONDS
 from lakebed.objects.slices import SliceNamer, slice_name, slice_opened
@@ -42,8 +42,9 @@ def test_a_slice_ends_after_its_time_whichever_way_the_clock_goes() -> None:
     namer = SliceNamer(SeededIds(1))
     first = slice_of(namer, NOW)
 
-    assert slice_of(namer, Instant(NOW + SLICE_SECONDS * SECOND - 1)) == first
-    second = slice_of(namer, Instant(NOW + SLICE_SECONDS * SECOND))
+    over = after(NOW, SLICE_SECONDS)
+    assert slice_of(namer, Instant(over - 1)) == first
+    second = slice_of(namer, over)
     assert second != first
     assert slice_of(namer, NOW) != second
 
