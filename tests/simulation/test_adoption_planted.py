@@ -23,7 +23,7 @@ from lakebed.gc import service
 from lakebed.gc.service import GarbageCollection
 from lakebed.model.repository import Repository
 from lakebed.objects.port import ObjectStore, PutMode
-from lakebed.refs import owners
+from lakebed.refs import owners, repositories
 from lakebed.refs.dump import RefsDumper
 from lakebed.testing.simulation.run import play
 
@@ -40,7 +40,7 @@ def claims_that_replace(patch: pytest.MonkeyPatch) -> None:
     async def claim(store: ObjectStore, owner: Owner) -> None:
         await store.put(owner_key(owner.generation), OWNER.seal(owner), when=PutMode.OVERWRITE)
 
-    patch.setattr(adoption, "claim", claim)
+    patch.setattr(repositories, "claim", claim)
 
 
 def check_before_the_intent(patch: pytest.MonkeyPatch) -> None:
