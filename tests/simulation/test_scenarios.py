@@ -65,7 +65,7 @@ COUNTS = {
     "gc-slices": 2,
     "gc-pauses": 1,
     "gc-crashes": 2,
-    "gc-crashed-sweeps": 2,
+    "gc-crashed-sweeps": 5,
     "gc-repeats": 2,
     "gc-manners": 2,
     "gc-dumps": 6,
