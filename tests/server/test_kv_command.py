@@ -13,6 +13,7 @@ from lakebed.errors import InvalidInputError, UnavailableError
 from lakebed.kv.copying import COPY_PARTITION, Record
 from lakebed.kv.drivers.lmdb import LmdbKV
 from lakebed.kv.port import Row
+from lakebed.limits import COPY_PAGE_ROWS
 from lakebed.testing.postgres import PostgresServer
 from lakebed.testing.server_process import ServerProcess, running_server
 from tests.server.test_setup import Run, run
@@ -71,28 +72,52 @@ def test_an_installation_moves_to_postgresql_and_back_with_all_that_is_in_it(
         assert [each.message for each in client.repo("books").branch("main").log()][:2] == ["two", "one"]
 
 
+# Kills the process just before a store is called so for the nth time.
+DYING = """
+import os, signal, sys
+from lakebed.cli.main import main
+from lakebed.kv.drivers.lmdb import LmdbKV
+
+method, left = sys.argv.pop(1), int(sys.argv.pop(1))
+whole = getattr(LmdbKV, method)
+
+async def dying(*args, **kwargs):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return await whole(*args, **kwargs)
+
+setattr(LmdbKV, method, dying)
+main()
+"""
+
+
 @pytest.mark.server
 def test_a_copy_that_is_killed_is_finished_by_the_same_command(run: Run, tmp_path: Path) -> None:
     source, target = tmp_path / "one", tmp_path / "two"
-    asyncio.run(_fill(source, 60_000))
-    command = [
-        str(Path(sys.executable).parent / "lakebed"),
-        "kv",
-        "copy",
-        f"lmdb://{source}",
-        f"lmdb://{target}",
-    ]
-    killed = 0
-    for wanted in (1, 10_000, 30_000):
-        with subprocess.Popen(command, stderr=subprocess.PIPE) as copying:
-            if asyncio.run(_copied(target, wanted, copying)):
-                copying.send_signal(signal.SIGKILL)
-            copying.wait(60)
-            killed += copying.returncode == -signal.SIGKILL
-    assert killed, "at least one was killed in the middle"
-    if not asyncio.run(_is_whole(source, target)):
-        run("kv", "copy", f"lmdb://{source}", f"lmdb://{target}")
-        assert asyncio.run(_is_whole(source, target))
+    asyncio.run(_fill(source, 3 * COPY_PAGE_ROWS))
+    command = ["kv", "copy", f"lmdb://{source}", f"lmdb://{target}"]
+    # Each goes on where the one before was killed.
+    for method, nth, step in (
+        ("swap", 1, "before the claim"),
+        ("swap", 2, "claimed"),
+        ("raise_version", 1, "begun"),
+        ("load", 1, "raised"),
+        ("swap", 1, "a batch is written, and not noted"),
+        ("load", 2, "a batch is noted"),
+        ("delete_rows", 1, "done, and not open"),
+    ):
+        killed = subprocess.run(
+            [sys.executable, "-c", DYING, method, str(nth), *command],
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+        assert killed.returncode == -signal.SIGKILL, (step, killed.stderr)
+        assert not asyncio.run(_is_whole(source, target)), step
+    run(*command)
+    assert asyncio.run(_is_whole(source, target))
 
 
 def test_shared_settings_are_shown_and_replaced(run: Run, tmp_path: Path) -> None:
@@ -133,24 +158,9 @@ def test_a_folder_that_is_none_of_ours_and_a_copy_onto_itself_are_refused(run: R
 
 async def _fill(folder: Path, rows: int) -> None:
     kv = LmdbKV(folder)
-    for at in range(0, rows, 10_000):
-        await kv.set_rows("p", [Row(b"%08d" % i, b"v" * 50) for i in range(at, at + 10_000)])
+    for at in range(0, rows, COPY_PAGE_ROWS):
+        await kv.set_rows("p", [Row(b"%08d" % i, b"v" * 50) for i in range(at, at + COPY_PAGE_ROWS)])
     await kv.close()
-
-
-async def _copied(folder: Path, wanted: int, copying: "subprocess.Popen[bytes]") -> bool:
-    """Wait until so many rows are in the target; False if the copy ended before."""
-    while not (folder / "data.mdb").exists() and copying.poll() is None:
-        await asyncio.sleep(0.01)
-    kv = LmdbKV(folder)
-    try:
-        while copying.poll() is None:
-            if await kv.get("p", b"%08d" % (wanted - 1)) is not None:
-                return True
-            await asyncio.sleep(0.001)
-    finally:
-        await kv.close()
-    return False
 
 
 async def _is_whole(one: Path, two: Path) -> bool:
