@@ -148,7 +148,7 @@ def taken_over(repo: Repository, by: str) -> FencedError:
     return FencedError(
         ErrorKind.REPO_TAKEN_OVER,
         f"{repo.namespace} of repository {repo.name} was taken over by {by}: this installation only reads it. "
-        "Write there, and delete the repository here with force",
+        "Write there, and delete the repository here with --force, without --with-data",
     )
 
 
