@@ -95,6 +95,28 @@ def test_a_dead_process_never_runs_again_not_even_its_finally_blocks() -> None:
     loop.abandon()
 
 
+def test_nobody_dies_while_a_run_is_abandoned() -> None:
+    loop, happened = make_loop(), []
+    victim = loop.own("victim")
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(10)
+            happened.append("cleaned up")
+
+    async def main() -> None:
+        spawn(loop, victim, work())
+        loop.call_later(5, loop.kill, victim)
+        await asyncio.sleep(1)
+
+    loop.run(main())
+    loop.abandon()
+
+    assert happened == ["cleaned up"]
+
+
 def test_a_paused_process_goes_on_when_it_wakes() -> None:
     loop, times = make_loop(), []
     sleeper = loop.own("sleeper")

@@ -104,7 +104,12 @@ class SimLoop(asyncio.BaseEventLoop):
         return owner
 
     def kill(self, owner: Owner) -> None:
-        """Let nothing of the owner's ever run again."""
+        """Let nothing of the owner's ever run again.
+
+        Nobody dies any more once the run is abandoned: a task of the dead that cleans up would never end.
+        """
+        if self._ending:
+            return
         owner.alive = False
         if owner in self._runnable:
             self._runnable.remove(owner)
