@@ -1,6 +1,7 @@
 """A disk of a few megabytes, full when a test wants it: a real one, for which nobody has to be root.
 
-A process in a user namespace of its own mounts it there, and everybody reaches it by way of that process.
+A process in a user namespace of its own mounts it over a folder. Commands that run `within` that namespace see the disk
+under the folder's name; everybody else reaches it by way of that process.
 """
 
 import shutil
@@ -18,9 +19,10 @@ _MOUNT = 'mount -t tmpfs -o size="$1" tmpfs "$2" && echo mounted && exec cat'
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """A folder on it."""
+    """The disk as seen from outside, and the command that runs commands which see it under its folder's name."""
 
     folder: Path
+    within: tuple[str, ...]
 
     @property
     def _ballast(self) -> Path:
@@ -42,9 +44,7 @@ class SmallDisk:
 
 @contextmanager
 def on_small_disk(folder: Path) -> Iterator[SmallDisk]:
-    """Let everything in a folder lie on a small disk, under the same name, until the end."""
-    mount, aside = folder.with_name("mounted"), folder.with_name("aside")
-    mount.mkdir()
+    """Let everything in a folder lie on a small disk until the end, for what runs `within` it."""
     holder = subprocess.Popen(
         [
             "unshare",
@@ -56,7 +56,7 @@ def on_small_disk(folder: Path) -> Iterator[SmallDisk]:
             _MOUNT,
             "sh",
             str(_BYTES),
-            str(mount),
+            str(folder),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -65,13 +65,15 @@ def on_small_disk(folder: Path) -> Iterator[SmallDisk]:
         assert holder.stdout is not None
         if holder.stdout.readline() != b"mounted\n":
             pytest.skip("this system lets nobody but root mount anything")
-        disk = SmallDisk(Path(f"/proc/{holder.pid}/root{mount}/disk"))
-        shutil.copytree(folder, disk.folder)
-        folder.rename(aside)
-        folder.symlink_to(disk.folder)
+        enter = ("nsenter", f"--target={holder.pid}", "--user", "--mount", "--preserve-credentials", "--")
+        disk = SmallDisk(Path(f"/proc/{holder.pid}/root{folder}"), enter)
+        shutil.copytree(folder, disk.folder, dirs_exist_ok=True)
         yield disk
-        folder.unlink()
-        shutil.copytree(disk.folder, folder)
+        # The folder itself stays: without the place it is mounted on, the disk would be gone.
+        aside = folder.with_name("aside")
+        shutil.copytree(disk.folder, aside)
     finally:
         holder.kill()
         holder.communicate()
+    shutil.rmtree(folder)
+    aside.rename(folder)

@@ -106,11 +106,11 @@ async def test_a_disk_that_is_full_postpones_jobs_until_there_is_space_again(bac
     environment = {**backlog.environment, "LAKEBED_COMPACTION": "off"}
     with (
         on_small_disk(backlog.config.data / "objects") as disk,
-        running_server(backlog.folder, environment=environment) as server,
+        running_server(backlog.folder, environment=environment, within=disk.within) as server,
     ):
         http = Http(server)
         disk.fill()
-        with compactor(backlog):
+        with compactor(backlog, within=disk.within):
             waiting = wait_until(lambda: next((job for job in jobs(http) if job["error"]), None), "an error")
             assert "is full" in waiting["error"]
             backlog.model.delete(http, "new/000001")

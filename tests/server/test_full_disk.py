@@ -20,11 +20,14 @@ from tests.server.small_disk import on_small_disk
 def test_workers_outlive_a_full_disk(tmp_path: Path) -> None:
     data = tmp_path / "site" / "data"
     data.mkdir(parents=True)
-    with on_small_disk(data) as disk, running_server(tmp_path / "site", workers=2) as server:
+    with (
+        on_small_disk(data) as disk,
+        running_server(tmp_path / "site", workers=2, within=disk.within) as server,
+    ):
         ask = Http(server)
         body = {"name": "lake", "storage_namespace": "local://lake"}
         assert ask("POST", "/repositories", body=body)[0] == 201
-        folder = server.folder / "data/tmp/metrics"
+        folder = disk.folder / "tmp/metrics"
         mapped = wait_until(
             lambda: (found := list(folder.iterdir())) and len(found) == 2 * 4 + 3 and found,
             "files of two workers and a compactor",

@@ -27,7 +27,7 @@ from lakebed.refs import owners, repositories
 from lakebed.refs.dump import RefsDumper
 from lakebed.testing.simulation.run import play
 
-SEEDS = 25
+SEEDS = 150
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -33,7 +33,7 @@ from tests.simulation import gc_plants as plants
 from lakebed.errors import CorruptError, PreconditionError
 from lakebed.testing.simulation.run import play
 
-SEEDS = 15
+SEEDS = 150
 # With one of two safeguards in place there is nothing to find, and each seed costs a second or two.
 SEEDS_IN_PLACE = 2
 

@@ -30,7 +30,7 @@ from lakebed.testing.simulation.database import Database
 from lakebed.testing.simulation.run import play
 from lakebed.versioning import head
 
-SEEDS = 5
+SEEDS = 150
 # Where the seeds from 0 would have to be more.
 FIRST = {"eras_not_raised_before_a_sweep": 9}
 

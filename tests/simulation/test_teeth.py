@@ -28,7 +28,7 @@ from lakebed.testing.simulation.run import play
 from lakebed.versioning import head, merge
 from lakebed.versioning.head import HeadChanges
 
-SEEDS = 40
+SEEDS = 150
 # With all in place there is nothing to find, and each seed costs a second or two.
 SEEDS_IN_PLACE = 3
 

@@ -55,10 +55,12 @@ def running_server(
     flags: Sequence[str] = (),
     quickstart: bool = True,
     descriptors: int | None = None,
+    within: Sequence[str] = (),
 ) -> Iterator[ServerProcess]:
     """Start a server on an empty folder, or on what another left there; wait until it answers, and end it afterwards.
 
     Without `quickstart` nobody has set it up. `descriptors` is the most that each of its processes may open.
+    `within` is a command that runs commands.
     """
     imports = folder / "imports"
     imports.mkdir(parents=True, exist_ok=True)
@@ -68,6 +70,7 @@ def running_server(
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [
+                *within,
                 *(("prlimit", f"--nofile={descriptors}", "--") if descriptors else ()),
                 str(Path(sys.executable).parent / "lakebed"),
                 "run",
