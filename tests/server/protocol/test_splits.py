@@ -45,6 +45,9 @@ class Wire:
     def can_write_eof(self) -> bool:
         return False
 
+    def is_closing(self) -> bool:
+        return self.closed
+
     def close(self) -> None:
         self.closed = True
 

@@ -157,7 +157,8 @@ class Exchange:
         body = message.get("body", b"")
         more = message.get("more_body", False)
         line = self._line
-        if line.gone:
+        # A write that failed closes the transport at once, and the connection hears of it only when the loop runs.
+        if line.gone or (more and line.transport.is_closing()):
             if more:
                 raise ClientGoneError
             self.answered = True
