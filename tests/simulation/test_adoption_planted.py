@@ -86,7 +86,7 @@ def every_condemnation_dumped(patch: pytest.MonkeyPatch) -> None:
     ("plant", "first"),
     [
         pytest.param(claims_that_replace, 1, id="create-only claim"),
-        pytest.param(check_before_the_intent, 90, id="check after the intent"),
+        pytest.param(check_before_the_intent, 8, id="check after the intent"),
         pytest.param(neither_dump_nor_intent, 1, id="dump and intent before a sweep"),
         pytest.param(intents_not_read, 9, id="intents"),
         pytest.param(every_condemnation_dumped, 2, id="only final condemnations"),
