@@ -2,10 +2,9 @@
 
 Create                                      after a crash here
     1. swap  creating(uid, namespace)       the cleaner gives it up when it is stale
-    2. look  for anyone else: other records with a namespace above, below or equal, objects in
-             the namespace, markers above or below. Then put the owner marker
-                                            the same, and the marker goes, with what the store made for it
-    3. look  once more
+    2. put   the owner marker               the same, and the marker goes
+    3. look  for anyone else: other records with a namespace above, below or equal, objects in
+             the namespace, markers above or below
     4. delete the marks of data that was deleted here before (`deleted_data`)
                                             the same, and late uploads of that repository stay
     5. claim the next generation, if owner files of an adopted repository lie there (only if bare: it allows data)
@@ -13,8 +12,7 @@ Create                                      after a crash here
     6. write the first commit and the default branch (unless bare)
                                             the same, and the partition goes
     7. swap  live, at exactly the version of 1
-    Somebody is there: remove the own marker and what the store made for it, then give up as the cleaner would.
-    The look in 2 decides nothing: a creation that is refused by it has written nothing into a place of others.
+    Somebody is there: remove the own marker, then give up as the cleaner would.
 
 Delete
     1. swap  deleting(uid)                  whoever meets it goes on with 2
@@ -28,7 +26,7 @@ Purge: what a repository that was deleted without its data has left in a namespa
     A crash before 4 leaves a claim that is given up, and deletes nothing. A dry run gives it up itself.
 
 1 before 3 of a creation: of two who want the same place at the same time, each has
-said so before it looks there, so at least one sees the other. To give up a creation that
+said so before it looks, so at least one sees the other. To give up a creation that
 is stale, the cleaner swaps its record to `deleting` first: either that or step 7
 succeeds, never both, so no marker is ever taken from a repository that goes live.
 
@@ -102,7 +100,7 @@ from lakebed.refs.keys import (
     repo_key,
     repository_cleanup_key,
 )
-from lakebed.refs.leftovers import StorageUse, remove_traces, require_leftovers
+from lakebed.refs.leftovers import StorageUse, require_leftovers
 from lakebed.refs.listing import Listing
 from lakebed.refs.owners import (
     OpenStore,
@@ -233,7 +231,8 @@ class Repositories:
             bare=bare,
         )
         try:
-            await self._occupy(claimed.value, store, allow_data=repo.bare)
+            await put_marker(store, name, repo.uid)
+            await self._require_alone(repo.namespace, repo.uid, allow_data=repo.bare)
             await delete_marks(store)
             if bare and await newest_generation(store):
                 repo = replace(repo, generation=await self.claim_generation(store, claimed.value))
@@ -292,7 +291,8 @@ class Repositories:
         claim = await self._claim(_purge_name(self.places.canonical(namespace)), namespace)
         uid = claim.value.uid
         try:
-            await self._occupy(claim.value, store, allow_data=True)
+            await put_marker(store, claim.value.name, uid)
+            await self._require_alone(namespace, uid, allow_data=True)
             found = await require_leftovers(store, namespace, own=marker_key(uid))
         except LakebedError as error:
             with suppress(LakebedError):  # What fails here is left to the cleaner, like after a crash.
@@ -463,12 +463,6 @@ class Repositories:
             return Versioned(claim, version)
         raise _contended(name)
 
-    async def _occupy(self, claim: CreatingRepository, store: ObjectStore, *, allow_data: bool) -> None:
-        """Do 2 and 3 of a creation."""
-        await self._require_alone(claim.namespace, claim.uid, allow_data=allow_data)
-        await put_marker(store, claim.name, claim.uid)
-        await self._require_alone(claim.namespace, claim.uid, allow_data=allow_data)
-
     async def _require_alone(
         self, namespace: str, uid: RepoUid, *, allow_data: bool, adopting: bool = False
     ) -> None:
@@ -551,10 +545,7 @@ class Repositories:
         It goes at once, so that whoever looks next finds nobody here, and once more when the cleaner comes: a copy
         of the put that was given up on the way may arrive after this.
         """
-        marker = marker_key(claim.value.uid)
-        if await store.head(marker) is not None:
-            await store.delete([marker])
-            await remove_traces(store)
+        await store.delete([marker_key(claim.value.uid)])
         await self.give_up(claim)
 
     async def _delete_once(

@@ -181,9 +181,8 @@ class LocalObjects:
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             check_key(key)
-        files = await self._files()
-        if self._opened is None and not (files and any(files.find(key) for key in keys)):
-            return  # Nothing is there, and nothing is made to find that out.
+        if await self._files() is None:
+            return  # There is no folder, and none is made to find that out.
         opened = self._opened or await self._open()
         await self._run(opened.root.changes.delete, keys)
 

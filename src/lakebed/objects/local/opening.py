@@ -218,12 +218,12 @@ def remove_empty_folders(path: str, top: str | None, disk: Disk) -> None:
         _remove_below(root, disk, only_empty=True)
     folder = Path(path)
     with suppress(OSError):  # Not empty, or another was faster.
-        while top is None or Path(top) in folder.parents:
+        while True:
             above = open_root(str(folder.parent), top)
             disk.remove_folder(above.fd, folder.name)
             disk.sync(above.fd, Sync.ROOT_ENTRY)
             folder = folder.parent
-            if top is None:
+            if top is None or Path(top) not in folder.parents:
                 return
 
 
