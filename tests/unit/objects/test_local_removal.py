@@ -14,9 +14,11 @@ from lakebed.env.clock import SystemClock
 from lakebed.env.ids import SystemIds
 from lakebed.objects.drivers.local import LocalObjects
 from lakebed.objects.local import opening
+from lakebed.objects.local.changes import SmallPut
 from lakebed.objects.local.disk import RealDisk
 from lakebed.objects.local.locks import LOCKS, Locks, key_lock
 from lakebed.objects.local.opening import OpenRoot, open_local_root
+from lakebed.objects.port import PutMode
 from lakebed.testing.fake_disk import ForgetfulDisk, PowerCutError
 from lakebed.testing.object_suite import LARGE, keys_of, uploads_of
 
@@ -170,9 +172,9 @@ class HookedDisk(RealDisk):
             self.after()
 
 
-def opened(root: Path, disk: RealDisk) -> OpenRoot:
+def opened(root: Path, disk: RealDisk, *, fsync: bool = True) -> OpenRoot:
     return open_local_root(
-        str(root), disk=disk, clock=SystemClock(), ids=SystemIds(), fsync=True, journal_bytes_max=2**20
+        str(root), disk=disk, clock=SystemClock(), ids=SystemIds(), fsync=fsync, journal_bytes_max=2**20
     )
 
 
@@ -207,3 +209,28 @@ def test_a_process_that_waited_for_a_removed_lock_file_takes_the_new_one(
         assert made[0].locks.try_keep(key_lock("k")) is None, "both use one lock file"
     made[0].close()
     late[0].close()
+
+
+@pytest.mark.parametrize("leave", ["remove", "close"])
+@pytest.mark.parametrize("fsync", [True, False])
+def test_one_that_leaves_late_spares_the_root_that_was_made_anew(
+    tmp_path: Path, leave: str, fsync: bool
+) -> None:
+    root, disk = tmp_path / "root", HookedDisk()
+    removing, leaving = opened(root, disk), opened(root, RealDisk(), fsync=fsync)
+    leaving.user.close()  # It goes, and has come as far as this.
+    made = list[OpenRoot]()
+    disk.after = lambda: made.append(opened(root, RealDisk()))
+    assert removing.remove_if_empty(None)
+
+    if leave == "remove":
+        assert not leaving.remove_if_empty(None), "another has opened it anew"
+    else:
+        leaving.close()
+
+    made[0].changes.put_small([SmallPut("data/k", b"1", PutMode.CREATE)])
+    found = made[0].files.find("data/k")
+    assert found is not None
+    made[0].changes.delete(["data/k"])
+    assert made[0].remove_if_empty(None)
+    assert files_below(tmp_path) == []

@@ -50,16 +50,16 @@ def generation_lock(generation: int) -> int:
 class Held:
     """A lock that is held until `close`, or until nobody knows of it any more."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("fd",)
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self.fd = fd
 
     def close(self) -> None:
         """Let go."""
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
 
     def __del__(self) -> None:
         self.close()

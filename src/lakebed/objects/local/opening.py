@@ -21,7 +21,8 @@ A root without objects and uploads is removed by the last process that has it op
     4. remove  what is in the state folder, the lock file last, then the folders, and sync that
 
 Crash after 3 or in 4: an empty root with part of its state, which can be opened and removed again. A process that waits
-for `OPENING` meanwhile gets the lock of a file that is gone: it sees that, and begins anew with the folder.
+for `OPENING` meanwhile gets the lock of a file that is gone. It sees that: one that opens begins anew with the folder; one
+that leaves or removes touches nothing, because what is at the path now was made by others.
 """
 
 import errno
@@ -80,7 +81,8 @@ class OpenRoot:
         self.user.close()
         alone = self.locks.try_keep(USERS)
         if alone is not None:
-            self.journal.rotate()
+            if self.locks.is_current(alone.fd):
+                self.journal.rotate()
             alone.close()
         self.locks.close()
 
@@ -88,21 +90,30 @@ class OpenRoot:
         """Let go of the root, and remove it if it is empty; return False if another process has it open."""
         self.scratch.close()
         self.user.close()
-        with self.locks.hold([OPENING]):
-            alone = self.locks.try_keep(USERS)
-            if alone is not None:
-                self.journal.rotate()
-                if not self.uploads.list() and next(_objects(self.files), None) is None:
-                    self._remove(top)
-                alone.close()
+        with self.locks.hold([OPENING]) as held:
+            if self.locks.is_current(held):
+                ended = self._remove_if_alone(top)
+            else:
+                ended = not is_root(self.path)
         self.locks.close()
-        return alone is not None
+        return ended
+
+    def _remove_if_alone(self, top: str | None) -> bool:
+        alone = self.locks.try_keep(USERS)
+        if alone is None:
+            return False
+        self.journal.rotate()
+        if not self.uploads.list() and next(_objects(self.files), None) is None:
+            self._remove(top)
+        alone.close()
+        return True
 
     def _remove(self, top: str | None) -> None:
         state = self.files.folders.find(STATE)
         if state is not None:
             _remove_below(state, self.disk, spared=LOCKS)
             self.disk.unlink(state.fd, LOCKS)
+        # From here another process may open the root anew.
         remove_empty_folders(self.path, top, self.disk)
 
 
@@ -209,13 +220,16 @@ def view_folder(path: str, top: str | None, disk: Disk) -> Files | None:
 
 
 def remove_empty_folders(path: str, top: str | None, disk: Disk) -> None:
-    """Remove the folder at `path`, and those below it, as far as they are empty; then those above it below `top`."""
+    """Remove the folder at `path`, and those below it, as far as they are empty; then those above it below `top`.
+
+    What is in the state folder stays: a process that has just opened the root has empty folders there, and uses them.
+    """
     try:
         root = open_root(path, top)
     except (FileNotFoundError, NotADirectoryError):
         root = None
     if root is not None:
-        _remove_below(root, disk, only_empty=True)
+        _remove_empty_below(root, disk, unseen=STATE)
     folder = Path(path)
     with suppress(OSError):  # Not empty, or another was faster.
         while True:
@@ -227,21 +241,30 @@ def remove_empty_folders(path: str, top: str | None, disk: Disk) -> None:
                 return
 
 
-def _remove_below(folder: Folder, disk: Disk, *, spared: str | None = None, only_empty: bool = False) -> None:
-    """Remove everything in a folder but the file `spared`; or only the folders that hold no file."""
-    with folder.entries() as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
+def _remove_below(folder: Folder, disk: Disk, *, spared: str | None = None) -> None:
+    """Remove everything in a folder but the file `spared`."""
+    for name, is_folder in _entries(folder):
         if is_folder:
-            below = subfolder(folder, name)
-            _remove_below(below, disk, only_empty=only_empty)
-            try:
-                disk.remove_folder(folder.fd, name)
-            except OSError:
-                if not only_empty:
-                    raise
-        elif not only_empty and name != spared:
+            _remove_below(subfolder(folder, name), disk)
+            disk.remove_folder(folder.fd, name)
+        elif name != spared:
             disk.unlink(folder.fd, name)
+
+
+def _remove_empty_below(folder: Folder, disk: Disk, *, unseen: str | None = None) -> None:
+    """Remove the folders in a folder that hold no file, without a look into the one named `unseen`."""
+    for name, is_folder in _entries(folder):
+        if is_folder:
+            with suppress(OSError):  # Not empty, or another was faster.
+                if name != unseen:
+                    _remove_empty_below(subfolder(folder, name), disk)
+                disk.remove_folder(folder.fd, name)
+
+
+def _entries(folder: Folder) -> list[tuple[str, bool]]:
+    """Return the names in a folder, and whether each is a folder."""
+    with folder.entries() as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
 
 
 def _objects(files: Files) -> Iterator[ObjectInfo]:
