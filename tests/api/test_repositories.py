@@ -1,7 +1,10 @@
 """Repositories over REST: what `sample_data` makes."""
 
+from collections import Counter
+from io import BytesIO
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lakebed.auth.caller import Caller
@@ -25,23 +28,54 @@ async def paths(client: AsgiClient, ref: str) -> list[str]:
     return [each["path"] for each in answer.json()["results"]]
 
 
-async def test_sample_data_fills_a_new_repository_with_a_history_and_protects_its_branch(
-    admin: AsgiClient,
-) -> None:
+SAMPLE = [
+    "README.md",
+    "data/lakes-by-country.csv",
+    "data/lakes.source.md",
+    "images/lakes-by-country.svg",
+    "lakes.parquet",
+]
+
+
+async def test_sample_data_commits_what_tutorials_of_lakefs_read(admin: AsgiClient) -> None:
     assert await create(admin, sample_data=True) == 201
-    assert await paths(admin, "main") == [
-        "README.md",
-        "sales/day=2026-01-01/part-0.csv",
-        "sales/day=2026-01-02/part-0.csv",
-        "sales/day=2026-01-03/part-0.csv",
+    assert await paths(admin, "main") == SAMPLE
+    objects = "/repositories/fresh/refs/main/objects"
+    lakes = pq.read_table(BytesIO((await admin("GET", objects, query={"path": "lakes.parquet"})).body))
+    assert [(field.name, str(field.type)) for field in lakes.schema] == [
+        ("Hylak_id", "int32"),
+        ("Lake_name", "string"),
+        ("Country", "string"),
+        ("Depth_m", "double"),
     ]
-    assert await paths(admin, "v1") == await paths(admin, "main")
-    log = (await admin("GET", "/repositories/fresh/refs/main/commits")).json()["results"]
-    assert "admin" in {commit["committer"] for commit in log}
+    assert len(set(lakes["Lake_name"].to_pylist())) == len(set(lakes["Hylak_id"].to_pylist())) == 500
+    assert Counter(lakes["Country"].to_pylist())["Denmark"] == 8
+    assert 0 < min(lakes["Depth_m"].to_pylist()) < max(lakes["Depth_m"].to_pylist()) <= 400
+    counts = (await admin("GET", objects, query={"path": "data/lakes-by-country.csv"})).body.decode()
+    assert dict(Counter(lakes["Country"].to_pylist())) == {
+        country: int(count) for country, count in (line.split(",") for line in counts.splitlines()[1:])
+    }
+
+
+async def test_sample_data_leaves_an_unprotected_branch_and_no_tag(admin: AsgiClient) -> None:
+    assert await create(admin, sample_data=True) == 201
     upload = await admin("POST", "/repositories/fresh/branches/main/objects", query={"path": "x"}, body=b"x")
-    assert upload.status == 403
-    side = "/repositories/fresh/branches/fix-prices/objects"
-    assert (await admin("POST", side, query={"path": "x"}, body=b"x")).status == 201
+    assert upload.status == 201
+    for refs, names in (("branches", ["main"]), ("tags", [])):
+        listed = (await admin("GET", f"/repositories/fresh/{refs}")).json()["results"]
+        assert [each["id"] for each in listed] == names
+    log = (await admin("GET", "/repositories/fresh/refs/main/commits")).json()["results"]
+    assert (log[0]["message"], log[0]["committer"]) == ("Add sample data", "admin")
+
+
+async def test_the_sample_is_the_same_in_every_repository(admin: AsgiClient) -> None:
+    etags = []
+    for name in ("one", "two"):
+        body = {"name": name, "storage_namespace": f"mem://{name}", "sample_data": True}
+        assert (await admin("POST", "/repositories", json=body)).status == 201
+        listed = (await admin("GET", f"/repositories/{name}/refs/main/objects/ls")).json()["results"]
+        etags.append({each["path"]: each["checksum"] for each in listed if each["path"] != "README.md"})
+    assert etags[0] == etags[1]
 
 
 async def test_a_repository_is_empty_unless_sample_data_is_asked_for(admin: AsgiClient) -> None:
@@ -49,17 +83,19 @@ async def test_a_repository_is_empty_unless_sample_data_is_asked_for(admin: Asgi
     assert await paths(admin, "main") == []
 
 
-@pytest.mark.parametrize("fields", [{"default_branch": "fix-prices"}, {"default_branch": "v1"}])
-async def test_any_first_branch_can_be_filled(admin: AsgiClient, fields: dict[str, Any]) -> None:
-    assert await create(admin, sample_data=True, **fields) == 201
-    assert len(await paths(admin, fields["default_branch"])) == 4
+async def test_any_first_branch_can_be_filled(admin: AsgiClient) -> None:
+    assert await create(admin, sample_data=True, default_branch="trunk") == 201
+    assert await paths(admin, "trunk") == SAMPLE
+    objects = "/repositories/fresh/refs/trunk/objects"
+    readme = (await admin("GET", objects, query={"path": "README.md"})).body.decode()
+    assert "lakebed merge fresh/tidy trunk" in readme
 
 
 async def test_a_read_only_repository_can_be_filled_once_and_not_changed(admin: AsgiClient) -> None:
     assert await create(admin, sample_data=True, read_only=True) == 201
-    assert len(await paths(admin, "main")) == 4
-    side = "/repositories/fresh/branches/fix-prices/objects"
-    assert (await admin("POST", side, query={"path": "x"}, body=b"x")).status == 403
+    assert await paths(admin, "main") == SAMPLE
+    upload = await admin("POST", "/repositories/fresh/branches/main/objects", query={"path": "x"}, body=b"x")
+    assert upload.status == 403
 
 
 async def test_a_bare_repository_stays_bare(admin: AsgiClient) -> None:
@@ -76,7 +112,7 @@ async def test_whoever_may_create_a_repository_needs_no_more_for_its_sample(rest
     client = await rest.user("maker")
     await rest.auth.attachments.attach_to_user("maker", "Create")
     assert await create(client, sample_data=True) == 201
-    assert len(await paths(rest.admin, "main")) == 4
+    assert await paths(rest.admin, "main") == SAMPLE
     viewer = await rest.user("viewer", "Viewers")
     assert await create(viewer, name="other", sample_data=True) == 401
 
@@ -84,7 +120,7 @@ async def test_whoever_may_create_a_repository_needs_no_more_for_its_sample(rest
 async def test_nobody_else_can_have_a_repository_filled(rest: Rest) -> None:
     nobody = Caller(id="nobody", permissions=Permissions([], user="nobody"))
     with pytest.raises(DeniedError):
-        await rest.app._services.sessions.of(nobody).samples.fill("lake")
+        await rest.app._services.sessions.of(nobody).samples.fill("lake", "main")
 
 
 async def test_deleting_with_data_needs_the_permission_to_delete_bytes(rest: Rest) -> None:

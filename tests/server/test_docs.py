@@ -6,10 +6,12 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from rich.console import Console
 from typer.testing import CliRunner
 
 from lakebed.cli.main import app
@@ -19,7 +21,10 @@ from lakebed.env.clock import SystemClock
 from lakebed.kv.drivers.memory import MemoryKV
 from lakebed.kv.wrappers.metrics import MeteredKV
 from lakebed.objects.wrappers.metrics import ObjectMeters
+from lakebed.server.config import Config
 from lakebed.server.gc_metrics import GcStates
+from lakebed.server.installation import open_installation
+from lakebed.server.sample import make_quickstart
 from lakebed.telemetry.requests import RequestMetrics
 from lakebed.testing.server_process import ServerProcess, running_server
 
@@ -65,6 +70,44 @@ def test_the_quickstart_runs_from_top_to_bottom(server: ServerProcess, tmp_path:
 
 def test_the_quickstart_needs_no_other_language() -> None:
     assert {kind for kind, _ in blocks("quickstart.md")} == {"sh", "python"}
+
+
+@pytest.mark.server
+def test_the_readme_of_the_quickstart_repository_runs_as_it_stands(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    with Client(server.endpoint, server.access_key, server.secret_key) as client:
+        main = client.repo("quickstart").branch("main")
+        readme = main.read("README.md").decode()
+        commands = [line.removeprefix("    ") for line in readme.splitlines() if line.startswith("    ")]
+        assert len(commands) == 5
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", "\n".join(commands)],
+            env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+            | server.client_environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert not main.exists("data/lakes-by-country.csv")
+        assert main.exists("data/lakes.source.md")
+        named = re.findall(r"\((images/[^)]+)\)", readme)
+        assert [path for path in named if not main.exists(path)] == []
+        assert named
+
+
+async def test_a_quickstart_repository_that_cannot_be_created_is_told_and_stops_nothing(
+    tmp_path: Path,
+) -> None:
+    said = StringIO()
+    out = Console(file=said, width=200)
+    async with open_installation(Config(data=tmp_path)) as wired:
+        await make_quickstart(wired.catalog, out)
+        await make_quickstart(wired.catalog, out)
+    first, second = [line for line in said.getvalue().splitlines() if line]
+    assert first == "A repository quickstart with a table: lakes.parquet"
+    assert second.startswith("No repository quickstart: ")
 
 
 def test_the_commands_of_the_configuration_page_exist(

@@ -34,7 +34,7 @@ from lakebed.server.options import (
 )
 from lakebed.server.process import begin_process
 from lakebed.server.quickstart import QUICKSTART_PAIR, say_what_next, with_loopback_only
-from lakebed.server.sample import make_sample
+from lakebed.server.sample import make_quickstart, make_sample
 from lakebed.server.settings import unknown_variables
 from lakebed.server.setup import opened
 from lakebed.server.worker import work
@@ -51,11 +51,19 @@ def run(
     config: FileOption = None,
     quickstart: Annotated[
         bool,
-        typer.Option("--quickstart", help="Everything in one folder, on loopback, with a well-known key."),
+        typer.Option(
+            "--quickstart",
+            help="Everything in one folder, on loopback, with a well-known key and a repository `quickstart`.",
+        ),
     ] = False,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Create a sample repository and say what to try.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--sample/--no-sample",
+            help="Create a repository `sample` and say what to try; or create no repository, not even `quickstart`.",
+            show_default=False,
+        ),
+    ] = None,
     workers: WorkersOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
@@ -84,7 +92,7 @@ def run(
         stack.callback(folder.close)
         asyncio.run(_first_start(loaded, folder, quickstart=quickstart, sample=sample))
         if quickstart:
-            say_what_next(out, loaded, folder.path, sample=sample)
+            say_what_next(out, loaded, folder.path, sample=bool(sample))
         _serve(loaded, fresh_folder(folder.layout.metrics), sockets)
 
 
@@ -102,8 +110,8 @@ def _serve(config: Config, metrics: Path, sockets: Sequence[socket.socket]) -> N
     ).run()
 
 
-async def _first_start(config: Config, folder: DataFolder, *, quickstart: bool, sample: bool) -> None:
-    """Create the first user, if there is none and somebody said who it is."""
+async def _first_start(config: Config, folder: DataFolder, *, quickstart: bool, sample: bool | None) -> None:
+    """Create the first user, if there is none and somebody said who it is, and repositories to try things with."""
     async with opened(config, folder.layout) as (wired, auth):
         if sample:
             await make_sample(wired.catalog, out)
@@ -113,6 +121,8 @@ async def _first_start(config: Config, folder: DataFolder, *, quickstart: bool, 
         pair = config.first_user.pair or (QUICKSTART_PAIR if quickstart else None)
         if pair is not None:
             await auth.setup.set_up(config.first_user.name, pair=pair)
+            if quickstart and sample is not False:
+                await make_quickstart(wired.catalog, out)
             return
     out.print(
         "Nobody can come in yet: stop the server and run [bold]lakebed setup[/], "

@@ -1,4 +1,4 @@
-"""The sample repository: a day with a data lake, told while it happens."""
+"""The repositories to try things with: `quickstart`, and `sample`: a day with a data lake, told while it happens."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -6,11 +6,23 @@ from rich.markup import escape
 from lakebed.catalog.diffs import DiffQuery
 from lakebed.catalog.sample import SAMPLE_BRANCH, SAMPLE_TAG
 from lakebed.catalog.session import Session
-from lakebed.errors import AlreadyExistsError
+from lakebed.errors import AlreadyExistsError, LakebedError
 from lakebed.versioning.commit import CommitRequest
 
 REPO = "sample"
 _NAMESPACE = "local://sample"
+QUICKSTART_REPO = "quickstart"
+
+
+async def make_quickstart(catalog: Session, out: Console) -> None:
+    """Create the repository that lakeFS's tutorials read. A server starts without it where it cannot be created."""
+    try:
+        await catalog.repositories.create(QUICKSTART_REPO, f"local://{QUICKSTART_REPO}")
+        await catalog.samples.fill(QUICKSTART_REPO, "main")
+    except LakebedError as error:
+        out.print(f"No repository {QUICKSTART_REPO}: {error}\n", markup=False, soft_wrap=True)
+        return
+    out.print(f"A repository [cyan]{QUICKSTART_REPO}[/] with a table: lakes.parquet\n")
 
 
 async def make_sample(catalog: Session, out: Console) -> None:
@@ -21,7 +33,7 @@ async def make_sample(catalog: Session, out: Console) -> None:
     except AlreadyExistsError:
         out.print("   it is there already: delete the data folder to start over")
         return
-    made = await catalog.samples.fill(REPO)
+    made = await catalog.samples.fill_with_history(REPO)
     out.print(f"[bold]2.[/] three objects written to [cyan]main[/] and committed: {made.first.id[:12]}")
     out.print(
         f"[bold]3.[/] a branch [cyan]{SAMPLE_BRANCH}[/], where a day was corrected and another added; main saw none of it:",

@@ -75,6 +75,7 @@ def running_server(
                 str(Path(sys.executable).parent / "lakebed"),
                 "run",
                 *(("--quickstart",) if quickstart else ()),
+                *(("--no-sample",) if quickstart and "--sample" not in flags else ()),
                 *("--data", str(folder / "data")),
                 *("--listen", f"127.0.0.1:{port}"),
                 *("--workers", str(workers)),

@@ -245,6 +245,7 @@ USE_CASES: Final[dict[str, list[Tried] | str]] = {
     "gc.start_prepare_commits": REPOSITORY,
     "gc.prepare_commits_status": REPOSITORY,
     "samples.fill": REPOSITORY,
+    "samples.fill_with_history": REPOSITORY,
     "commit_records.create": REPOSITORY,
     "metadata_files.location": LISTING,
     "metadata_files.read": LISTING,

@@ -126,7 +126,7 @@ async def list_repositories(call: Call) -> Reply:
     ),
 )
 async def create_repository(call: Call) -> Reply:
-    """Create a repository in an empty namespace; `sample_data` fills it, and lets only merges change its branch."""
+    """Create a repository in an empty namespace; `sample_data` commits a table of lakes to its branch."""
     body, bare = call.body(RepositoryCreation), call.query(CreateQuery).bare
     repo = await call.session.repositories.create(
         body.name,
@@ -137,7 +137,7 @@ async def create_repository(call: Call) -> Reply:
     )
     # A bare repository waits for refs to be restored into it: there is no branch to fill.
     if body.sample_data and not bare:
-        await call.session.samples.fill(repo.name, repo.default_branch, protect=True)
+        await call.session.samples.fill(repo.name, repo.default_branch)
     return json_reply(201, _body(repo))
 
 
