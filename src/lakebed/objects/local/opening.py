@@ -91,10 +91,7 @@ class OpenRoot:
         self.scratch.close()
         self.user.close()
         with self.locks.hold([OPENING]) as held:
-            if self.locks.is_current(held):
-                ended = self._remove_if_alone(top)
-            else:
-                ended = not is_root(self.path)
+            ended = self._remove_if_alone(top) if self.locks.is_current(held) else not is_root(self.path)
         self.locks.close()
         return ended
 
