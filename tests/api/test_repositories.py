@@ -167,3 +167,8 @@ async def test_counting_a_large_namespace_ends_with_at_least(rest: Rest) -> None
     store = await rest.lake.engine.store_of(rest.lake.repo)
     use = await measure(store, clock=Slow(), seconds=10)
     assert (use.objects, use.files, use.complete) == (1, 0, False)
+
+
+async def test_an_unknown_storage_is_refused(admin: AsgiClient) -> None:
+    assert await create(admin, storage_id="elsewhere") == 400
+    assert await create(admin, storage_id="") == 201

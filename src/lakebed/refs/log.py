@@ -1,9 +1,9 @@
 """The history of a commit, newest first.
 
-Commits come by date, the later first; of two with one date the one further from the
-first commit, then the one with the greater id; but never before the commit through which
-the walk reaches them, whatever the clients' clocks said. So what was done within one
-second is shown in its order too. The order depends on nothing but the start, so the id of the last
+Commits come by date, the later first; of two with one date the one created later (by the
+servers' clocks), then the one further from the first commit, then the one with the greater
+id; but never before the commit through which the walk reaches them, whatever the clients'
+clocks said. So what was done within one second is shown in its order too. The order depends on nothing but the start, so the id of the last
 commit of a page is enough of a cursor. A walk that stopped at the end of a page
 is kept for a while, because the next request is mostly for the next page; without
 it, that page walks from the start again.
@@ -106,22 +106,23 @@ class _Walk:
         self._commits = commits
         self._repo = repo
         self._first_parent = first_parent
-        self._heap: list[tuple[int, int, int, Commit]] = []
+        self._heap: list[tuple[int, int, int, int, Commit]] = []
         self._seen: dict[CommitId, int] = {}
         self._prune_at = _SEEN_KEPT
 
     @property
     def next_commit(self) -> Commit | None:
-        return self._heap[0][3] if self._heap else None
+        return self._heap[0][-1] if self._heap else None
 
     async def push(self, commit_ids: Sequence[CommitId]) -> None:
         new = [each for each in dict.fromkeys(commit_ids) if each not in self._seen]
         for commit in await self._commits.get_many(self._repo, new):
             self._seen[commit.id] = commit.generation
-            heapq.heappush(self._heap, (-commit.date, -commit.generation, -int(commit.id, 16), commit))
+            newest = (-commit.date, -commit.created_at, -commit.generation, -int(commit.id, 16))
+            heapq.heappush(self._heap, (*newest, commit))
 
     async def step(self) -> None:
-        commit = heapq.heappop(self._heap)[3]
+        commit = heapq.heappop(self._heap)[-1]
         if not self._heap and len(self._seen) > self._prune_at:
             self._forget(commit.generation)
         await self.push(commit.parents[:1] if self._first_parent else commit.parents)

@@ -11,6 +11,7 @@ from lakebed.api.pages import PageOf, PageQuery, page_of, wanted
 from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
+from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.http.reply import Reply
 from lakebed.model.repository import Repository
 from lakebed.refs.leftovers import StorageUse
@@ -128,6 +129,11 @@ async def list_repositories(call: Call) -> Reply:
 async def create_repository(call: Call) -> Reply:
     """Create a repository in an empty namespace; `sample_data` commits a table of lakes to its branch."""
     body, bare = call.body(RepositoryCreation), call.query(CreateQuery).bare
+    if body.storage_id:
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT,
+            f"there is no storage {body.storage_id!r}: leave `storage_id` out, and name the place in `storage_namespace`",
+        )
     repo = await call.session.repositories.create(
         body.name,
         body.storage_namespace,
