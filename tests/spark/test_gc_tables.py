@@ -25,6 +25,7 @@ from lakebed.format.gc import (
 )
 from lakebed.format.layout import METARANGES_FOLDER, RANGES_FOLDER
 from lakebed.format.parquet import FileKind
+from lakebed.format.tree_names import tree_file_name
 from lakebed.model.ids import RepoUid
 from lakebed.spark.gc import spark_tasks
 from lakebed.spark.gc.obstore_store import ObstoreStore
@@ -39,6 +40,11 @@ pytestmark = pytest.mark.timeout(600)
 Rows = list[tuple[Any, ...]]
 DAY = 24 * 3600 * SECOND
 SOME = "0" * 64
+
+
+def named(nonce: str) -> list[str]:
+    """Names of files that an operation has written: as they are now, and as they were in earlier versions."""
+    return [tree_file_name(SOME, nonce), f"{SOME}-{nonce}"]
 
 
 class TablesSuite:
@@ -192,10 +198,12 @@ class TablesSuite:
             uid=RepoUid("u"),
             commits=(),
             nonces=("pending",),
-            attempts=(Attempts("live", 7, (3,)), Attempts("other-1", 0)),
+            attempts=(Attempts("live", 7, (3,)), Attempts("other-1", 0), Attempts("old", 2**59)),
         )
-        gone = [f"{SOME}-{nonce}" for nonce in ("left", "live-7", "live-6", "dead-9", "live-x", "livelong-8")]
-        kept = [f"{SOME}-{nonce}" for nonce in ("pending", "live-8", "live-3", "other-1-1")]
+        left = ("left", "live-7", "live-6", "dead-9", "live-x", "livelong-8", f"old-{2**59}")
+        held = ("pending", "live-8", "live-10", f"live-{2**40}", "live-3", "other-1-1", f"old-{2**59 + 1}")
+        gone = [name for nonce in left for name in named(nonce)]
+        kept = [name for nonce in held for name in named(nonce)]
         odd = [f"{RANGES_FOLDER}x.parquet", f"{RANGES_FOLDER}{SOME}-left", f"data/{SOME}-left.parquet"]
         files = [f"{folder}{name}.parquet" for name in gone for folder in (RANGES_FOLDER, METARANGES_FOLDER)]
         addresses = [*files, *(f"{RANGES_FOLDER}{name}.parquet" for name in kept), *odd]
@@ -209,7 +217,7 @@ class TablesSuite:
         assert self.rows(found, "address", "size", "mtime") == expected
         bare = Roots(uid=RepoUid("u"), commits=())
         everything = tables.of(pa.table({"address": addresses, "size": numbers, "mtime": numbers}))
-        assert await tables.amount(tables.unprotected(everything, bare)) == Amount(16, sum(range(16)))
+        assert await tables.amount(tables.unprotected(everything, bare)) == Amount(42, sum(range(42)))
 
     async def test_objects_are_counted_by_prefix_and_age(self, tables: Tables[Any]) -> None:
         now = Instant(1000 * DAY)

@@ -1,6 +1,6 @@
 """`CacheFolder`: decoded tables as uncompressed Arrow files that every process maps.
 
-A file's name starts with the hash of its rows. A process checks that hash when it
+A file's name starts with the hash of its rows, or half of it. A process checks that hash when it
 first opens a file that it did not write, so a file torn by a power cut is found
 out and dropped; hence nothing here is synced. A file appears by rename and goes
 by unlink: maps that others hold stay valid. What was opened longest ago goes
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakebed.committed.names import hash_of
 from lakebed.format.hashing import rows_hash
+from lakebed.format.tree_names import hash_of
 from lakebed.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -51,7 +51,7 @@ class CacheFolder:
             self._drop_damaged(name, str(error))
             return None
         if name not in self._trusted:
-            if rows_hash(table, table.column_names) != hash_of(name):
+            if not rows_hash(table, table.column_names).startswith(hash_of(name)):
                 self._drop_damaged(name, "its rows do not have the hash in its name")
                 return None
             self._trust(name)

@@ -11,7 +11,7 @@ from functools import partial
 import pyarrow as pa
 
 from lakebed.committed.cache import Fetch, RangeCache
-from lakebed.committed.names import hash_of, metarange_key, range_key
+from lakebed.committed.names import metarange_key, range_key
 from lakebed.committed.opened import OpenRange
 from lakebed.committed.spans import Span
 from lakebed.committed.tree import Tree
@@ -20,6 +20,7 @@ from lakebed.errors import CorruptError, ErrorKind, NotFoundError
 from lakebed.format.blocks import empty_entries
 from lakebed.format.metaranges import RangeInfo, decode_metarange, range_infos
 from lakebed.format.ranges import decode_range
+from lakebed.format.tree_names import hash_of
 from lakebed.limits import OPEN_TREES_MAX
 from lakebed.model.ids import EMPTY_TREE, MetarangeId
 from lakebed.objects.port import ObjectStore

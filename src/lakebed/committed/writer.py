@@ -17,7 +17,7 @@ from contextlib import aclosing
 
 import pyarrow as pa
 
-from lakebed.committed.names import metarange_key, named, range_key
+from lakebed.committed.names import metarange_key, range_key
 from lakebed.committed.pieces import Piece, cut_pieces
 from lakebed.committed.pipeline import in_order
 from lakebed.committed.reader import TreeReader
@@ -28,6 +28,7 @@ from lakebed.format.cut import CutRule
 from lakebed.format.hashing import range_hash
 from lakebed.format.metaranges import RangeInfo, encode_metarange, metarange_block, metarange_hash
 from lakebed.format.ranges import encode_range
+from lakebed.format.tree_names import tree_file_name
 from lakebed.limits import RANGE_WRITES_AHEAD
 from lakebed.model.ids import EMPTY_TREE, MetarangeId, Nonce, RangeId
 from lakebed.objects.port import ObjectStore, PutMode
@@ -73,7 +74,7 @@ class TreeWriter:
             digest = await self._workers.run(range_hash, block)
             if digest in stored:
                 return stored[digest]
-            name = RangeId(named(digest, nonce))
+            name = RangeId(tree_file_name(digest, nonce))
             size, _ = await asyncio.gather(
                 self._put_encoded(range_key(name), encoding), self._reader.keep(name, block)
             )
@@ -99,7 +100,7 @@ class TreeWriter:
             return EMPTY_TREE
         block = metarange_block(ranges)
         data = await self._workers.run(encode_metarange, block)
-        name = MetarangeId(named(metarange_hash(block), nonce))
+        name = MetarangeId(tree_file_name(metarange_hash(block), nonce))
         await asyncio.gather(self._put(metarange_key(name), data), self._reader.keep(name, block))
         return name
 

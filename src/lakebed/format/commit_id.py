@@ -8,7 +8,7 @@ parents are their number (u32) and then each id as a text, in their order. All
 numbers are big-endian. Every part carries its length, so no two commits share an
 encoding.
 
-Of the tree only the hash counts, not the nonce in its file's name: the hash
+Of the tree only the hash counts, as its id carries it, not the writer: the hash
 says what the tree holds. The attempt's nonce makes two attempts two commits, even
 in the same second with the same message, so that an operation can find out
 whether it was its own commit that became HEAD.
@@ -18,6 +18,7 @@ import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 
+from lakebed.format.tree_names import hash_of
 from lakebed.model.ids import CommitId, MetarangeId, Nonce
 
 _MAGIC = "lakebed-commit-1"
@@ -36,7 +37,7 @@ def commit_id(
     nonce: Nonce,
 ) -> CommitId:
     """Return the id of the commit with these fields."""
-    parts = [_text(_MAGIC), _text(committer), _text(message), _text(tree_hash(tree)), _I64.pack(date)]
+    parts = [_text(_MAGIC), _text(committer), _text(message), _text(hash_of(tree)), _I64.pack(date)]
     pairs = sorted((key.encode(), key, value) for key, value in metadata.items())
     parts.append(_U32.pack(len(pairs)))
     parts.extend(_text(key) + _text(value) for _, key, value in pairs)
@@ -44,15 +45,6 @@ def commit_id(
     parts.extend(map(_text, parents))
     parts.append(_text(nonce))
     return CommitId(hashlib.sha256(b"".join(parts)).hexdigest())
-
-
-def tree_hash(tree: MetarangeId) -> str:
-    """Return the part of a metarange's id that its content decides; "" for the empty tree.
-
-    >>> tree_hash(MetarangeId("0a1b-c2"))
-    '0a1b'
-    """
-    return tree.partition("-")[0]
 
 
 def _text(text: str) -> bytes:

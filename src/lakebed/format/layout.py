@@ -1,8 +1,8 @@
 """Where things lie in a namespace, for those who read it without the engine: the garbage collection job. Pure.
 
     data/<slice>/<object>              users' objects
-    _lakebed/ranges/<name>.parquet     ranges, `<hash>-<nonce>`
-    _lakebed/metaranges/<name>.parquet metaranges, the same
+    _lakebed/ranges/<id>.parquet       ranges; `format.tree_names` has the ids
+    _lakebed/metaranges/<id>.parquet   metaranges
 
 A slice is named by reversed time, so that a later one sorts before an earlier one.
 """
@@ -17,7 +17,6 @@ OWN_FOLDER: Final = "_lakebed/"
 RANGES_FOLDER: Final = f"{OWN_FOLDER}ranges/"
 METARANGES_FOLDER: Final = f"{OWN_FOLDER}metaranges/"
 TREE_FILE_ENDING: Final = ".parquet"
-HASH_DIGITS: Final = 64
 
 SLICE_TIME_WIDTH: Final = 12
 SLICE_NAME_WIDTH: Final = 20

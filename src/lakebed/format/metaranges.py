@@ -2,6 +2,8 @@
 
 A metarange's hash covers every column, the names of the range files included:
 two writers with one nonce can then never mean different files by one name.
+
+Version 2 lists ranges with ids of 64 digits; those in version 1 are `<hash>-<nonce>`. Both may stand in one file.
 """
 
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.columns import column, require_rising
 from lakebed.format.hashing import rows_hash
 from lakebed.format.parquet import FileKind, decode, encode
+from lakebed.format.tree_names import HASH_DIGITS, NAME_DIGITS, OLD_HASH_DIGITS
 from lakebed.model.ids import RangeId
 
 _EMPTY: Final = pa.scalar("", pa.string())
@@ -35,7 +38,7 @@ METARANGE_SCHEMA: Final = pa.schema(
 
 METARANGE_FILE: Final = FileKind(
     name="metarange",
-    version=1,
+    version=2,
     schema=METARANGE_SCHEMA,
     sort_key="min_key",
     statistics=("min_key", "max_key"),
@@ -84,11 +87,12 @@ def decode_metarange(data: bytes, *, expected_hash: str | None = None) -> pa.Tab
     """Return the table of ranges of a metarange file.
 
     Raises:
-        CorruptError: not bytes that `encode_metarange` returned, not the ranges of `expected_hash`, or a newer version.
+        CorruptError: not bytes that `encode_metarange` returned, not the ranges whose hash begins with `expected_hash`,
+            or a newer version.
     """
     block = decode(METARANGE_FILE, data)
     require_disjoint(block)
-    if expected_hash is not None and metarange_hash(block) != expected_hash:
+    if expected_hash is not None and not metarange_hash(block).startswith(expected_hash):
         raise CorruptError(
             ErrorKind.CHECKSUM_MISMATCH, "metarange file lists other ranges than its name says"
         )
@@ -122,6 +126,15 @@ def require_disjoint(block: pa.Table) -> None:
     require_rising(interleaved.filter(pa.array(kept)), what="a metarange")
     if (pc.min(block.column("count")).as_py() or 0) < 1:
         raise CorruptError(ErrorKind.UNREADABLE, "a metarange lists an empty range")
-    names = pc.utf8_slice_codeunits(column(block, "range"), 0, 65)
-    if not pc.all(pc.equal(names, pc.binary_join_element_wise(column(block, "hash"), _EMPTY, _DASH))).as_py():
+    names, hashes = column(block, "range"), column(block, "hash")
+    old = pc.equal(_start(names, OLD_HASH_DIGITS + 1), pc.binary_join_element_wise(hashes, _DASH, _EMPTY))
+    new = pc.and_(
+        pc.equal(_start(names, HASH_DIGITS), _start(hashes, HASH_DIGITS)),
+        pc.equal(pc.binary_length(names), pa.scalar(NAME_DIGITS, pa.int32())),
+    )
+    if not pc.all(pc.or_(old, new)).as_py():
         raise CorruptError(ErrorKind.UNREADABLE, "a metarange's file names do not carry their hashes")
+
+
+def _start(texts: pa.Array, digits: int) -> pa.Array:
+    return pc.utf8_slice_codeunits(texts, 0, digits)

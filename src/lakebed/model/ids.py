@@ -20,9 +20,9 @@ TagName = NewType("TagName", str)
 CommitId = NewType("CommitId", str)
 """64 lower-case hex digits."""
 MetarangeId = NewType("MetarangeId", str)
-"""`<hash>-<nonce>`, the file's name without its folder and ending. `EMPTY_TREE` names no file."""
+"""64 hex digits, the file's name without its folder and ending; older ones are `<hash>-<nonce>`. `EMPTY_TREE` names no file."""
 RangeId = NewType("RangeId", str)
-"""`<hash>-<nonce>`, like a metarange's."""
+"""Like a metarange's."""
 StagingToken = NewType("StagingToken", str)
 """`<repo>-<branch>:<random>`: the KV partition that holds one layer of staged rows."""
 Nonce = NewType("Nonce", str)

@@ -19,8 +19,9 @@ from lakebed.errors import (
     UnavailableError,
     is_unknown,
 )
-from lakebed.format.commit_id import commit_id, tree_hash
+from lakebed.format.commit_id import commit_id
 from lakebed.format.records import decode_commit, encode_commit
+from lakebed.format.tree_names import hash_of
 from lakebed.kv.port import Expect, KVStore, Row, VersionFence
 from lakebed.limits import COMMIT_CACHE_ITEMS, SWAP_ATTEMPTS_MAX
 from lakebed.model.commits import Commit
@@ -267,7 +268,7 @@ def new_commit(
 
 
 def _essence(commit: Commit) -> Commit:
-    tree = MetarangeId(tree_hash(commit.tree))
+    tree = MetarangeId(hash_of(commit.tree))
     return replace(commit, tree=tree, condemned_by="", created_at=Instant(0))
 
 

@@ -14,6 +14,7 @@ ref of step 1 that was deleted before step 2 may name a commit that is gone by n
 Nothing uncommitted is dumped. `restore` has the way back.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -99,7 +100,9 @@ class RefsDumper:
         """Write the branches (hidden ones too), tags and commits of a repository into its namespace."""
         store = await self._open_store(repo.namespace)
         run = self._ids.token()
-        dump = RefsDump(commits=f"{run}-commits", branches=f"{run}-branches", tags=f"{run}-tags")
+        dump = RefsDump(
+            commits=_name(run, "commits"), branches=_name(run, "branches"), tags=_name(run, "tags")
+        )
         heads, commits = await self.read_all(repo, lambda _heads: DumpWriter(DumpKind.COMMITS), report=report)
         branches, tags = DumpWriter(DumpKind.BRANCHES), DumpWriter(DumpKind.TAGS)
         branches.add_branches(heads.branches)
@@ -209,6 +212,11 @@ def settle(commits: Sequence[Commit], state: GcState) -> list[Commit]:
         else commit
         for commit in commits
     ]
+
+
+def _name(run: str, what: str) -> str:
+    """Return the id of a file of a dump: 64 hex digits, as clients know them."""
+    return hashlib.sha256(f"{run}-{what}".encode()).hexdigest()
 
 
 def _key(name: str) -> str:

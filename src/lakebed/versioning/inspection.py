@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 import polars as pl
 import pyarrow as pa
 
-from lakebed.committed.names import hash_of, metarange_key, range_key
+from lakebed.committed.names import metarange_key, range_key
 from lakebed.committed.pipeline import in_order
 from lakebed.env.work import Workers
 from lakebed.errors import CorruptError, NotFoundError
@@ -28,6 +28,7 @@ from lakebed.format.layout import DATA_FOLDER
 from lakebed.format.metaranges import RangeInfo, decode_metarange, range_infos
 from lakebed.format.ranges import decode_range
 from lakebed.format.segments import decode_dataset, decode_footer
+from lakebed.format.tree_names import hash_of
 from lakebed.limits import LIST_PAGE_MAX, RANGES_AHEAD
 from lakebed.model.ids import EMPTY_TREE, MetarangeId, RangeId
 from lakebed.model.segments import SEGMENTS_FOLDER

@@ -26,7 +26,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.committed.names import hash_of, metarange_key, range_key
+from lakebed.committed.names import metarange_key, range_key
 from lakebed.committed.pipeline import in_order
 from lakebed.env.work import Workers
 from lakebed.errors import CorruptError, ErrorKind, LakebedError, NotFoundError
@@ -38,6 +38,7 @@ from lakebed.format.ranges import decode_range
 from lakebed.format.records import decode_branch
 from lakebed.format.rows import OPEN_KEY, ROW_PREFIX, decode_rows
 from lakebed.format.segments import decode_dataset, decode_footer
+from lakebed.format.tree_names import hash_of
 from lakebed.kv.port import KVStore, Page, prefix_end
 from lakebed.limits import RANGES_AHEAD, SCAN_PAGE_ITEMS
 from lakebed.model.branch import Branch

@@ -1,5 +1,8 @@
 """What the trees leave in the namespace, and what they say when it is damaged."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from tests.unit.committed.world import World, blocks_of, key, put
 from tests.unit.format.test_cut import numbered
@@ -7,10 +10,12 @@ from tests.unit.format.test_cut import numbered
 from lakebed.committed.names import metarange_key, range_key
 from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format import parquet
+from lakebed.format.metaranges import METARANGE_FILE, metarange_block, metarange_hash
 from lakebed.format.parquet import FileKind
 from lakebed.format.ranges import RANGE_FILE
+from lakebed.format.tree_names import tree_file_name
 from lakebed.model.diffs import MergeStrategy
-from lakebed.model.ids import EMPTY_TREE, MetarangeId, Nonce
+from lakebed.model.ids import EMPTY_TREE, MetarangeId, Nonce, RangeId
 from lakebed.objects.port import PutMode
 
 
@@ -27,7 +32,8 @@ async def test_names_are_hash_and_nonce_in_their_folders(world):
     assert len(ranges) > 3
     assert written.count == 500
     assert set(world.store.puts) == {metarange_key(written.id), *(range_key(r.id) for r in ranges)}
-    assert all(r.id == f"{r.hash}-{'n' * 20}" for r in ranges)
+    assert all(r.id == tree_file_name(r.hash, "n" * 20) for r in ranges)
+    assert all(re.fullmatch("[0-9a-f]{64}", name) for name in [written.id, *(r.id for r in ranges)])
     assert range_key(ranges[0].id).startswith("_lakebed/ranges/")
     assert metarange_key(written.id).startswith("_lakebed/metaranges/")
 
@@ -217,3 +223,28 @@ async def test_repositories_that_share_a_cache_do_not_see_each_others_trees(worl
 
 async def scanned(trees, tree):
     return [k for block in [b async for b in trees.scan(tree)] for k in block.column("key").to_pylist()]
+
+
+async def test_a_tree_of_an_earlier_version_is_read_and_its_ranges_are_shared(world, tmp_path):
+    trees = world.trees()
+    tree = await world.plant(range(500), trees)
+    old = []
+    for info in await trees.ranges(tree):
+        name = RangeId(f"{info.hash}-{'0' * 20}")
+        await world.store.put(range_key(name), await world.store.get(range_key(info.id)))
+        old.append(replace(info, id=name))
+    block = metarange_block(old)
+    before = MetarangeId(f"{metarange_hash(block)}-{'0' * 20}")
+    data = parquet.encode(replace(METARANGE_FILE, version=1), block)
+    await world.store.put(metarange_key(before), data)
+
+    world.folder = tmp_path
+    for _ in range(2):  # the second process finds the first one's files in the cache
+        reader = world.trees(scope="lake-uid")
+        blocks = [block async for block in reader.scan(before)]
+        assert sum(block.num_rows for block in blocks) == 500
+    applied = await world.trees().apply(before, put(7), nonce=world.nonce)
+    shared = {info.id for info in await world.trees().ranges(applied.id)} & {info.id for info in old}
+
+    assert len(shared) == len(old) - 1
+    assert len(applied.id) == 64

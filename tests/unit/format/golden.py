@@ -1,5 +1,6 @@
 """The rows that the golden range and metarange files hold, spelled out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from lakebed.env.clock import Instant
@@ -38,5 +39,13 @@ RANGES = [
     )
     for number, letter in enumerate("abcé")
 ]
+
+# Version 2: the last range is of an earlier version, as in a tree that shares ranges with an older one.
+NEW_RANGES = [
+    *(replace(info, id=RangeId(f"{info.hash[:28]}{number:036x}")) for number, info in enumerate(RANGES[:-1])),
+    RANGES[-1],
+]
+
+NEW_METARANGE_HASH = "4b48eb59145ed9aad9311960e22c00776f42b1a743234714d37c9cce0923da8e"
 
 METARANGE_HASH = "88e8894cc0fa4a4d96505e817dfdb3753735aeb5df2fad4ecc39f29f01156da8"

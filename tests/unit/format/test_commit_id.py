@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from lakebed.format.commit_id import commit_id, tree_hash
+from lakebed.format.commit_id import commit_id
+from lakebed.format.tree_names import hash_of, tree_file_name
 from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Nonce, is_commit_id
 
 FIELDS: dict[str, Any] = {
@@ -49,7 +50,10 @@ def test_the_order_of_parents_counts_and_that_of_metadata_does_not() -> None:
 
 def test_the_nonce_in_a_trees_file_name_does_not_count() -> None:
     assert commit_id(**{**FIELDS, "tree": MetarangeId("ab-other")}) == commit_id(**FIELDS)
-    assert tree_hash(EMPTY_TREE) == ""
+    named = [MetarangeId(tree_file_name("ab" * 32, nonce)) for nonce in ("one", "other")]
+    assert named[0] != named[1]
+    assert commit_id(**{**FIELDS, "tree": named[0]}) == commit_id(**{**FIELDS, "tree": named[1]})
+    assert hash_of(EMPTY_TREE) == ""
 
 
 def test_text_cannot_move_from_one_field_to_the_next() -> None:

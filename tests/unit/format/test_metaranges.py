@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.format.golden import FOLDER, METARANGE_HASH, RANGES
+from tests.unit.format.golden import FOLDER, METARANGE_HASH, NEW_METARANGE_HASH, NEW_RANGES, RANGES
 from tests.unit.format.test_ranges import newer
 
 from lakebed.errors import CorruptError, ErrorKind
@@ -23,8 +23,20 @@ def test_version_1_is_read_for_ever():
     assert list(range_infos(decode_metarange(GOLDEN, expected_hash=METARANGE_HASH))) == RANGES
 
 
-def test_what_is_encoded_comes_back():
-    assert list(range_infos(decode_metarange(encode_metarange(metarange_block(RANGES))))) == RANGES
+def test_version_2_is_read_for_ever_by_a_beginning_of_its_hash():
+    data = (FOLDER / "metaranges" / "v2.parquet").read_bytes()
+
+    for digits in (28, 64):
+        assert (
+            list(range_infos(decode_metarange(data, expected_hash=NEW_METARANGE_HASH[:digits]))) == NEW_RANGES
+        )
+    with pytest.raises(CorruptError):
+        decode_metarange(data, expected_hash="0" * 28)
+
+
+@pytest.mark.parametrize("ranges", [RANGES, NEW_RANGES])
+def test_what_is_encoded_comes_back(ranges):
+    assert list(range_infos(decode_metarange(encode_metarange(metarange_block(ranges))))) == ranges
 
 
 def test_a_newer_version_is_refused():
@@ -43,8 +55,10 @@ def test_a_newer_version_is_refused():
         ({"count": 2}, ErrorKind.UNREADABLE),
         ({"count": 0}, ErrorKind.UNREADABLE),
         ({"id": RangeId("another-name")}, ErrorKind.UNREADABLE),
+        ({"id": RangeId("1" * 64)}, ErrorKind.UNREADABLE),
+        ({"id": RangeId("0" * 63)}, ErrorKind.UNREADABLE),
     ],
-    ids=["overlapping", "upside down", "miscounted", "empty", "misnamed"],
+    ids=["overlapping", "upside down", "miscounted", "empty", "misnamed", "of another hash", "too short"],
 )
 def test_ranges_that_cannot_be_are_refused(change, kind):
     single = replace(RANGES[0], **({"count": 2} if "max_key" in change else {}))

@@ -33,6 +33,7 @@ from lakebed.format.hashing import range_hash
 from lakebed.format.layout import METARANGES_FOLDER, RANGES_FOLDER, slice_name
 from lakebed.format.metaranges import RangeInfo, encode_metarange, metarange_block, metarange_hash
 from lakebed.format.ranges import encode_range
+from lakebed.format.tree_names import HASH_DIGITS, hash_of, tree_file_name
 from lakebed.model.entries import Entry
 from lakebed.model.gc import MarkKind
 from lakebed.model.ids import Path, RangeId, RepoUid
@@ -337,7 +338,9 @@ class Lake:
         if not entries:
             return ""
         nonce = self.ids.token()
-        known = {name[:64]: name for p in parents for name in self.trees.get(self.commits[p].metarange, ())}
+        known = {
+            hash_of(name): name for p in parents for name in self.trees.get(self.commits[p].metarange, ())
+        }
         infos = []
         for letter in sorted({path[0] for path in entries}):
             paths = sorted(path for path in entries if path[0] == letter)
@@ -354,7 +357,7 @@ class Lake:
                 for path in paths
             )
             digest = range_hash(block)
-            name, data = known.get(digest, f"{digest}-{nonce}"), encode_range(block)
+            name, data = known.get(digest[:HASH_DIGITS], tree_file_name(digest, nonce)), encode_range(block)
             self.store.objects.setdefault(f"{RANGES_FOLDER}{name}.parquet", (data, self.store.now()))
             infos.append(
                 RangeInfo(
@@ -367,7 +370,7 @@ class Lake:
                 )
             )
         block = metarange_block(infos)
-        metarange = f"{metarange_hash(block)}-{nonce}"
+        metarange = tree_file_name(metarange_hash(block), nonce)
         key = f"{METARANGES_FOLDER}{metarange}.parquet"
         self.store.objects[key] = (encode_metarange(block), self.store.now())
         self.trees[metarange] = tuple(info.id for info in infos)
@@ -415,7 +418,7 @@ class Lake:
         names = sorted(self.branches)
         at = int(continuation or 0)
         if at < 3:
-            mine = [name for n, name in enumerate(names) if hash_of(name) == at]
+            mine = [name for n, name in enumerate(names) if page_of(name) == at]
             found = [(a, "row") for name in mine for a in self.branches[name].staged.values()]
             following = str(at + 1)
         else:
@@ -499,7 +502,7 @@ class Lake:
         return Tools(self.store, tables)
 
 
-def hash_of(name: str) -> int:
+def page_of(name: str) -> int:
     """Return on which page a branch is listed."""
     return sum(name.encode()) % 3
 

@@ -13,6 +13,7 @@ from lakebed.format.gc import (
     summary_key,
 )
 from lakebed.format.layout import METARANGES_FOLDER, RANGES_FOLDER
+from lakebed.format.tree_names import tree_file_name
 from lakebed.model.gc import MarkKind
 from lakebed.spark.gc import marking, sweeping
 from lakebed.spark.gc.decide import Options
@@ -235,7 +236,9 @@ async def test_what_expired_commits_held_goes_and_their_files_stay_while_a_ref_r
 
 
 def foreign_files(nonces: list[str]) -> list[str]:
-    return [f"{RANGES_FOLDER}{'0' * 64}-{nonce}.parquet" for nonce in nonces]
+    """Files of these writers, as they are called now and as earlier versions called them."""
+    names = [name for nonce in nonces for name in (tree_file_name("0" * 64, nonce), f"{'0' * 64}-{nonce}")]
+    return [f"{RANGES_FOLDER}{name}.parquet" for name in names]
 
 
 async def test_files_that_somebody_may_still_install_are_kept():
@@ -244,7 +247,7 @@ async def test_files_that_somebody_may_still_install_are_kept():
     lake.attempts = (Attempts("inc", 7, (3,)),)
     kept = foreign_files(["pending", "inc-3", "inc-8"])
     gone = foreign_files(["done", "inc-7", "inc-4", "gone-9"])
-    odd = [f"{RANGES_FOLDER}odd.parquet", f"{METARANGES_FOLDER}{'0' * 64}.parquet"]
+    odd = [f"{RANGES_FOLDER}odd.parquet", f"{METARANGES_FOLDER}{'0' * 63}.parquet"]
     for key in [*kept, *gone, *odd]:
         lake.put(key)
     lake.clock.at += 2 * DAY

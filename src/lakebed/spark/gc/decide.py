@@ -19,8 +19,19 @@ import pyarrow.compute as pc
 
 from lakebed.env.clock import SECOND, Instant, after
 from lakebed.errors import ErrorKind, PreconditionError
-from lakebed.format.gc import State, Summary
+from lakebed.format.gc import Roots, State, Summary
 from lakebed.format.layout import DATA_FOLDER, OWN_FOLDER, SLICE_NAME_WIDTH, slice_time
+from lakebed.format.tree_names import (
+    HASH_DIGITS,
+    OLD_ATTEMPT,
+    OLD_HASH_DIGITS,
+    OWNER_DIGITS,
+    TOKEN_DIGITS,
+    WRITER_DIGITS,
+    owner_of,
+    token_text,
+    writer_of,
+)
 from lakebed.limits import GC_OPTIMIZED_RUNS_MAX, GC_SHARE_MAX
 from lakebed.model.gc import MarkKind
 from lakebed.spark.gc.ports import Slices, Started
@@ -38,8 +49,16 @@ IN_A_SLICE: Final = r"^data/[0-9a-v]{20}/"
 """Addresses in what may be a slice of ours; `Slices` says in which."""
 IN_A_FOLDER: Final = r"^data/[^/]+/"
 
-TREE_FILE: Final = r"^_lakebed/(?:ranges|metaranges)/[0-9a-f]{64}-([0-9A-Za-z_-]+)\.parquet$"
-"""Keys of ranges and metaranges, and the nonce in them; what is called otherwise is left alone."""
+TREE_FILE: Final = (
+    r"^_lakebed/(?:ranges|metaranges)/"
+    rf"(?:[0-9a-f]{{{HASH_DIGITS}}}([0-9a-f]{{{WRITER_DIGITS}}})|[0-9a-f]{{{OLD_HASH_DIGITS}}}-([0-9A-Za-z_-]+))\.parquet$"
+)
+"""Keys of ranges and metaranges, and who wrote them, in one of two groups; what is called otherwise is left alone."""
+
+ATTEMPTS: Final = (rf"^([0-9a-f]{{{OWNER_DIGITS}}})([0-9a-f]{{{TOKEN_DIGITS}}})$", OLD_ATTEMPT)
+"""How writers read that are attempts of compaction, in names of now and of earlier versions: owner and token."""
+OLD_TOKEN_WIDTH: Final = 19
+"""Tokens of earlier versions are decimal; with zeros in front their texts have their order, too."""
 
 AGES: Final[tuple[tuple[str, int | None], ...]] = (
     ("under a day", 1),
@@ -72,6 +91,18 @@ class Options:
     quarantine_days: float | None = None
     rate: float | None = None
     """Objects to delete in a second, at most."""
+
+
+def held_writers(roots: Roots) -> list[str]:
+    """Return the writers that may still refer to their files, as names have them and as earlier versions had."""
+    attempts = [f"{a.incarnation}-{token}" for a in roots.attempts for token in a.held]
+    return [text for nonce in (*roots.nonces, *attempts) for text in (nonce, writer_of(nonce))]
+
+
+def last_tokens(roots: Roots) -> list[tuple[str, str]]:
+    """Return for each owner of attempts the last token: what was written under a later one may be installed yet."""
+    new = [(owner_of(a.incarnation), token_text(a.last_token)) for a in roots.attempts]
+    return new + [(a.incarnation, f"{a.last_token:0{OLD_TOKEN_WIDTH}}") for a in roots.attempts]
 
 
 def slices_of(started: Started, options: Options, previous: State | None) -> Slices:

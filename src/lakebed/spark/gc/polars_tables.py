@@ -18,7 +18,6 @@ from lakebed.errors import CorruptError, ErrorKind
 from lakebed.format.gc import Amount, DataFile, Roots, Share, decode_table, encode_table
 from lakebed.format.layout import (
     DATA_FOLDER,
-    HASH_DIGITS,
     METARANGES_FOLDER,
     OWN_FOLDER,
     RANGES_FOLDER,
@@ -28,6 +27,7 @@ from lakebed.format.layout import (
 from lakebed.format.metaranges import decode_metarange
 from lakebed.format.parquet import FileKind
 from lakebed.format.ranges import range_addresses
+from lakebed.format.tree_names import hash_of
 from lakebed.limits import GC_REQUESTS_AT_ONCE
 from lakebed.spark.gc import decide
 from lakebed.spark.gc.ports import Slices, Store
@@ -97,7 +97,7 @@ class PolarsTables:
 
         async def one(name: str, live: bool) -> pl.DataFrame:  # noqa: FBT001  a row's two columns
             data = await self._store.get(f"{METARANGES_FOLDER}{name}{TREE_FILE_ENDING}")
-            block = await self._workers.run(decode_metarange, data, expected_hash=name[:HASH_DIGITS])
+            block = await self._workers.run(decode_metarange, data, expected_hash=hash_of(name))
             ranges = block.select(["range", "count", "min_key"]).rename_columns(["name", "rows", "min_key"])
             return _frame(ranges).with_columns(live=pl.lit(live))
 
@@ -165,20 +165,17 @@ class PolarsTables:
         )
 
     def unprotected(self, files: pl.LazyFrame, roots: Roots) -> pl.LazyFrame:
-        nonces = [*roots.nonces, *(f"{a.incarnation}-{token}" for a in roots.attempts for token in a.held)]
-        last = pl.LazyFrame(
-            {
-                "owner": [a.incarnation for a in roots.attempts],
-                "last": [a.last_token for a in roots.attempts],
-            },
-            schema={"owner": pl.String, "last": pl.Int64},
-        )
-        name = pl.col("address").str.extract(decide.TREE_FILE, 1)
-        parts = pl.col("nonce").str.extract_groups(r"^(.*)-([0-9]{1,18})$")
+        last = pl.LazyFrame(decide.last_tokens(roots), schema=["owner", "last"], orient="row").cast(pl.String)
+        writer = pl.col("writer")
+        new, old = (writer.str.extract_groups(rule) for rule in decide.ATTEMPTS)
+        said = pl.col("address").str.extract_groups(decide.TREE_FILE)
         return (
-            files.with_columns(nonce=name)
-            .filter(pl.col("nonce").is_not_null() & ~pl.col("nonce").is_in(nonces))
-            .with_columns(owner=parts.struct["1"], token=parts.struct["2"].cast(pl.Int64))
+            files.with_columns(writer=pl.coalesce(said.struct["1"], said.struct["2"]))
+            .filter(writer.is_not_null() & ~writer.is_in(decide.held_writers(roots)))
+            .with_columns(
+                owner=pl.coalesce(new.struct["1"], old.struct["1"]),
+                token=pl.coalesce(new.struct["2"], old.struct["2"].str.zfill(decide.OLD_TOKEN_WIDTH)),
+            )
             .join(last, on="owner", how="left")
             .filter(pl.col("last").is_null() | (pl.col("token") <= pl.col("last")))
             .select("address", "size", "mtime")

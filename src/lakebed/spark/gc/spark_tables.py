@@ -169,21 +169,24 @@ class SparkTables:
         return Rows(objects.frame.join(known, "address", "left").withColumn("first_marked_at", first))
 
     def unprotected(self, files: Rows, roots: Roots) -> Rows:
-        nonces = [*roots.nonces, *(f"{a.incarnation}-{token}" for a in roots.attempts for token in a.held)]
-        last = pa.table(
-            {
-                "owner": pa.array([a.incarnation for a in roots.attempts], pa.string()),
-                "last": pa.array([a.last_token for a in roots.attempts], pa.int64()),
-            }
-        )
-        held = pa.table({"nonce": pa.array(nonces, pa.string())})
-        parts = r"^(.*)-([0-9]{1,18})$"
-        named = files.frame.withColumn("nonce", fn.regexp_extract("address", decide.TREE_FILE, 1))
+        owners, tokens = zip(*decide.last_tokens(roots), strict=True) if roots.attempts else ((), ())
+        last = pa.table({"owner": pa.array(owners, pa.string()), "last": pa.array(tokens, pa.string())})
+        held = pa.table({"writer": pa.array(decide.held_writers(roots), pa.string())})
+        said = [fn.regexp_extract("address", decide.TREE_FILE, group) for group in (1, 2)]
+        named = files.frame.withColumn("writer", fn.concat(*said))
+        new, old = decide.ATTEMPTS
+        is_new = fn.col("writer").rlike(new)
+        old_token = fn.lpad(fn.regexp_extract("writer", old, 2), decide.OLD_TOKEN_WIDTH, "0")
         return Rows(
-            named.filter(fn.col("nonce") != "")
-            .join(self._spark.createDataFrame(held), "nonce", "left_anti")
-            .withColumn("owner", fn.regexp_extract("nonce", parts, 1))
-            .withColumn("token", fn.regexp_extract("nonce", parts, 2).try_cast("long"))
+            named.filter(fn.col("writer") != "")
+            .join(self._spark.createDataFrame(held), "writer", "left_anti")
+            .withColumn(
+                "owner",
+                fn.when(is_new, fn.regexp_extract("writer", new, 1)).otherwise(
+                    fn.regexp_extract("writer", old, 1)
+                ),
+            )
+            .withColumn("token", fn.when(is_new, fn.regexp_extract("writer", new, 2)).otherwise(old_token))
             .join(self._spark.createDataFrame(last), "owner", "left")
             .filter(fn.col("last").isNull() | (fn.col("token") <= fn.col("last")))
             .select("address", "size", "mtime")

@@ -19,10 +19,11 @@ from pyspark import TaskContext
 from lakebed.env.clock import SystemClock
 from lakebed.errors import CorruptError, ErrorKind, LakebedError
 from lakebed.format.gc import DataFile, decode_table, encode_table
-from lakebed.format.layout import HASH_DIGITS, METARANGES_FOLDER, RANGES_FOLDER, TREE_FILE_ENDING
+from lakebed.format.layout import METARANGES_FOLDER, RANGES_FOLDER, TREE_FILE_ENDING
 from lakebed.format.metaranges import decode_metarange
 from lakebed.format.parquet import FileKind
 from lakebed.format.ranges import range_addresses
+from lakebed.format.tree_names import hash_of
 from lakebed.limits import GC_REQUESTS_AT_ONCE
 from lakebed.spark.gc import decide
 from lakebed.spark.gc.ports import Store
@@ -107,7 +108,7 @@ def reading_metaranges(store: Store) -> Task:
     async def one(row: Row) -> Pages:
         name, live = row
         data = await store.get(f"{METARANGES_FOLDER}{name}{TREE_FILE_ENDING}")
-        block = decode_metarange(data, expected_hash=name[:HASH_DIGITS])
+        block = decode_metarange(data, expected_hash=hash_of(name))
         flags = pa.repeat(pa.scalar(live), block.num_rows)
         columns = [block.column("range"), block.column("count"), block.column("min_key"), flags]
         yield pa.table(columns, names=_RANGE_COLUMNS)

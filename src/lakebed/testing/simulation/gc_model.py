@@ -22,6 +22,7 @@ from lakebed.format.ranges import decode_range
 from lakebed.format.records import decode_tag
 from lakebed.format.rows import ROW_PREFIX, decode_row
 from lakebed.format.segments import decode_dataset, decode_footer
+from lakebed.format.tree_names import OWNER_DIGITS, WRITER_DIGITS, owner_of, writer_of
 from lakebed.limits import GRACE_SECONDS
 from lakebed.model.branch import Branch
 from lakebed.model.commits import Commit, Tag
@@ -228,14 +229,13 @@ class Reachability:
 
     def _protected(self) -> set[str]:
         """Return the tree files that somebody may still be about to name: of pending operations and of compactions."""
-        pending = self.pending
+        pending = {writer_of(nonce) for nonce in self.pending}
         found = set()
         for key in self._bucket.objects:
             if not key.startswith(TREE_FOLDERS):
                 continue
-            nonce = key.removesuffix(TREE_FILE_ENDING).split("-", 1)[1]
-            owner, _, token = nonce.rpartition("-")
-            if nonce in pending or any(_may_install(b, owner, int(token)) for b in self.branches if owner):
+            writer = key.removesuffix(TREE_FILE_ENDING)[-WRITER_DIGITS:]
+            if writer in pending or any(_may_install(b, writer) for b in self.branches):
                 found.add(key)
         return found
 
@@ -267,7 +267,10 @@ def _walk(commits: Mapping[CommitId, Commit], start: CommitId, since: Instant) -
     return found
 
 
-def _may_install(branch: Branch, owner: str, token: int) -> bool:
+def _may_install(branch: Branch, writer: str) -> bool:
     """Return whether the branch may still take what an attempt of a compaction has written."""
+    if not writer.startswith(owner_of(branch.incarnation)):
+        return False
+    token = int(writer[OWNER_DIGITS:], 16)
     held = {slot.token for slot in (branch.l2_slot, branch.fold_slot) if slot is not None}
-    return owner == branch.incarnation and (token > branch.last_token or token in held)
+    return token > branch.last_token or token in held
