@@ -13,7 +13,7 @@ TIMES ?= 100
 help:
 	@echo "make run    start Lakebed on its embedded store with a sample repository"
 	@echo "make test   install what the tests need, then lint, types, layers and tests"
-	@echo "make test-clients  test the S3 endpoint with Spark (downloads half a gigabyte of jars)"
+	@echo "make test-clients  test the S3 endpoint with Spark and clients in Go, Java and Python (downloads a gigabyte)"
 	@echo "make simulate SEEDS=1000  play so many seeds of the simulation, on all cores"
 	@echo "make kills TIMES=100  kill processes of a server under load, and look for what is lost"
 	@echo "make check  lint, types and layers only"
@@ -41,10 +41,10 @@ test: check
 	@echo "==> simulation, without the coverage that would slow it down"
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup tests/simulation $(PYTEST_ARGS)
 
-# Jars are kept in .cache/, which a second run uses again.
+# What is downloaded is kept in .cache/, which a second run uses again. A client that cannot be had is skipped, aloud.
 test-clients: $(VENV)/.test
 	@echo "==> tests with large clients"
-	@$(BIN)/python -m pytest tests/clients $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -rs tests/clients $(PYTEST_ARGS)
 
 simulate: $(VENV)/.test
 	@$(BIN)/python -m lakebed.testing.simulation.many $(SEEDS)

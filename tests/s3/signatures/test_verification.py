@@ -18,7 +18,7 @@ from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
 from lakebed.s3.signatures.canonical import canonical_request, escaped_query, sent_query
 from lakebed.s3.signatures.scheme import SignedV4, carries_signature, find_signature
-from lakebed.s3.signatures.v2 import SUB_RESOURCES
+from lakebed.s3.signatures.v2 import DISPUTED, SUB_RESOURCES
 from lakebed.s3.signatures.v4 import signing_key, string_to_sign, verify_v4
 from lakebed.s3.table import OPERATIONS
 from tests.s3.signatures.signing import CREDENTIALS, NOW, SECRET_TEXT, decoded, signed_by, verify
@@ -138,6 +138,16 @@ def test_a_plus_is_signed_as_the_space_that_it_is_obeyed_as(kind: str) -> None:
 def test_a_sub_resource_that_was_signed_may_be_escaped_otherwise(kind: str) -> None:
     request = signed_by(SIGNERS[kind](), target="/lake/main/a?acl&uploadId=a%2Bb")
     verify(_with_query(request, request.raw_query.replace("acl", "%61cl").replace("uploadId", "upload%49d")))
+
+
+@pytest.mark.parametrize("name", sorted(DISPUTED))
+def test_a_name_that_only_some_clients_sign_may_be_signed_or_not(name: str) -> None:
+    # botocore signs `object-lock` alone of them; minio-go signs the other three.
+    request = signed_by(SIGNERS["header v2"](), target=f"/lake?{name}")
+    verify(request)
+    unsigned = signed_by(SIGNERS["header v2"](), target="/lake")
+    verify(_with_query(unsigned, name))
+    verify(_with_query(unsigned, f"{name}="))
 
 
 def test_version_2_signs_the_name_of_every_operation_that_writes() -> None:
