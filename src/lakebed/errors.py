@@ -13,11 +13,16 @@
 
 The class says what to do. `kind` says exactly what happened, and is part of
 the public API: kinds are only ever added. The message is for people, names the
-next step where there is one, and may change in any release.
+next step where there is one, and may change in any release. The REST edge sends it
+as `detail`, beside the reference's phrase for the kind (`lakebed.api.phrases`).
+
+A text that came from outside is quoted with `quoted`, which bounds its length.
 """
 
 from enum import StrEnum
 from typing import Self
+
+from lakebed.limits import NAME_SHOWN_MAX
 
 
 class ErrorKind(StrEnum):
@@ -41,6 +46,7 @@ class ErrorKind(StrEnum):
     DIRTY_BRANCH = "dirty-branch"
     NO_CHANGES = "no-changes"
     PARENT_OUT_OF_RANGE = "parent-out-of-range"
+    PARENT_NEEDED = "parent-needed"
     NOT_A_COMMIT = "not-a-commit"
     RANGE_NOT_SATISFIABLE = "range-not-satisfiable"
     TOO_LARGE = "too-large"
@@ -48,6 +54,8 @@ class ErrorKind(StrEnum):
     INVALID_PART = "invalid-part"
     PART_ORDER = "part-order"
     PART_TOO_SMALL = "part-too-small"
+    NOT_BARE = "not-bare"
+    NO_PRESIGNED_URLS = "no-presigned-urls"
 
     REPO_NOT_FOUND = "repo-not-found"
     BRANCH_NOT_FOUND = "branch-not-found"
@@ -132,15 +140,20 @@ class ErrorKind(StrEnum):
 
 
 class LakebedError(Exception):
-    """Base of everything below; catch it only at the edge of the process."""
+    """Base of everything below; catch it only at the edge of the process.
 
-    def __init__(self, kind: ErrorKind, message: str) -> None:
+    `about` is the text of the request that the error is about, where a request has more than one such text (two refs,
+    two conditions): the phrase depends on which one it is.
+    """
+
+    def __init__(self, kind: ErrorKind, message: str, *, about: str = "") -> None:
         super().__init__(message)
         self.kind = kind
+        self.about = about
 
-    def __reduce__(self) -> tuple[type[Self], tuple[ErrorKind, str]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[ErrorKind, str], dict[str, str]]:
         # A worker process hands its errors over by pickling them.
-        return type(self), (self.kind, str(self))
+        return type(self), (self.kind, str(self)), {"about": self.about}
 
 
 class InvalidInputError(LakebedError, ValueError):
@@ -182,3 +195,16 @@ class CorruptError(LakebedError):
 def is_unknown(error: LakebedError) -> bool:
     """Return whether the write that failed with `error` may have been applied."""
     return error.kind is ErrorKind.OUTCOME_UNKNOWN
+
+
+def quoted(text: str) -> str:
+    """Return a text that came from outside, in quotes, for an error's message; a long one is cut.
+
+    Requests may carry names of any length. An error that repeated them whole would fill logs and terminals.
+    """
+    return repr(cut(text))
+
+
+def cut(text: str) -> str:
+    """Return the beginning of a long text, with a mark where it was cut, and a short one as it is."""
+    return text if len(text) <= NAME_SHOWN_MAX else f"{text[:NAME_SHOWN_MAX]}…"

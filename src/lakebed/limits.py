@@ -29,6 +29,8 @@ KV_VALUE_BYTES_MAX = 64 * MIB
 
 # Branch and tag names go into KV keys and staging tokens; S3 tools also show them as folder names.
 REF_NAME_BYTES_MAX = 255
+# How much of a text of a request an error repeats: every valid name of a ref, and of a longer text enough to know it by.
+NAME_SHOWN_MAX = 256
 
 # S3 allows 2 KiB of user metadata; eight times that is generous for clients of the REST API.
 METADATA_BYTES_MAX = 16 * KIB

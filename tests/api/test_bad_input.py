@@ -46,7 +46,7 @@ async def test_a_wrong_method_is_405_and_names_the_right_ones(admin: AsgiClient)
 async def test_a_body_that_does_not_fit_is_named(admin: AsgiClient, body: bytes, named: str) -> None:
     answer = await admin("POST", f"{REPO}/branches", body=body, headers={"content-type": "application/json"})
     assert answer.status == 400
-    assert named in answer.message
+    assert named in answer.detail
 
 
 async def test_unknown_fields_are_ignored(admin: AsgiClient) -> None:
@@ -58,7 +58,7 @@ async def test_a_body_that_is_too_large_is_refused_without_being_read_whole(admi
     chunk = b" " * (8 * 1024 * 1024)
     answer = await admin("POST", f"{REPO}/branches", body=[chunk] * (JSON_BODY_BYTES_MAX // len(chunk) + 1))
     assert answer.status == 400
-    assert "bytes" in answer.message
+    assert "bytes" in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def test_a_body_that_is_too_large_is_refused_without_being_read_whole(admi
 async def test_a_parameter_that_does_not_fit_is_named(admin: AsgiClient, query: str, named: str) -> None:
     answer = await admin("GET", f"{REPO}/branches", query=query)
     assert answer.status == 400
-    assert named in answer.message
+    assert named in answer.detail
 
 
 async def test_bad_parameters_are_told_before_anyone_is_asked_who_they_are(rest: Rest) -> None:
@@ -87,7 +87,7 @@ async def test_bad_parameters_are_told_before_anyone_is_asked_who_they_are(rest:
 async def test_a_path_that_is_not_utf_8_is_refused(admin: AsgiClient) -> None:
     answer = await admin("GET", "/repositories/%ff%fe")
     assert answer.status == 400
-    assert "UTF-8" in answer.message
+    assert "UTF-8" in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ async def test_a_credential_that_is_none_is_401(rest: Rest, authorization: str) 
 async def test_a_path_that_cannot_be_one_is_refused(admin: AsgiClient, path: str) -> None:
     answer = await admin("POST", OBJECTS, query={"path": path}, body=b"x")
     assert answer.status == 400
-    assert "path" in answer.message
+    assert "path" in answer.detail
 
 
 async def test_an_upload_without_a_path_is_refused(admin: AsgiClient) -> None:
     answer = await admin("POST", OBJECTS, body=b"x")
     assert answer.status == 400
-    assert "path" in answer.message
+    assert "path" in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_a_boundary_longer_than_any_is_refused(admin: AsgiClient) -> None:
     headers = {"content-type": "multipart/form-data; boundary=" + "x" * 30_000}
     answer = await admin("POST", OBJECTS, query="path=a", body=b"--", headers=headers)
     assert answer.status == 400
-    assert "boundary" in answer.message
+    assert "boundary" in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_a_range_past_the_end_tells_how_long_the_object_is(admin: AsgiClie
 async def test_a_date_that_is_none_is_named(admin: AsgiClient, since: str) -> None:
     answer = await admin("GET", f"{REPO}/refs/main/commits", query={"since": since})
     assert answer.status == 400
-    assert "since" in answer.message
+    assert "since" in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -206,10 +206,10 @@ async def test_numbers_that_cannot_be_stored_are_named(admin: AsgiClient) -> Non
         body = {"physical_address": "mem://x/y", "checksum": "c", "size_bytes": 1, field: value}
         answer = await admin("PUT", OBJECTS, query="path=a", json=body)
         assert answer.status == 400
-        assert field in answer.message
+        assert field in answer.detail
     answer = await admin("POST", f"{REPO}/branches/main/commits", json={"message": "m", "date": 10**30})
     assert answer.status == 400
-    assert "date" in answer.message
+    assert "date" in answer.detail
 
 
 async def test_page_tokens_may_come_again_in_any_order(rest: Rest) -> None:

@@ -169,7 +169,7 @@ async def test_a_json_body_says_that_it_is_json(rest: Rest, kind: str, status: i
     headers = {"content-type": kind} if kind else {}
     answer = await rest.admin("POST", "/repositories/lake/branches", body=body, headers=headers)
     assert answer.status == status
-    assert status == 409 or "Content-Type" in answer.message
+    assert status == 409 or "Content-Type" in answer.detail
 
 
 async def test_a_worker_that_holds_all_it_may_says_so_and_lets_go_of_everything(rest: Rest) -> None:

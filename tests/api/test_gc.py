@@ -143,7 +143,7 @@ async def test_a_second_run_is_told_who_collects(rest: Rest) -> None:
     await begin(rest.admin, holder="the first job")
     refused = await rest.admin("POST", f"{GC}/runs", json={"kind": "mark"})
     assert refused.status == 409
-    assert "the first job" in refused.message
+    assert "the first job" in refused.detail
     assert refused.headers["x-lakebed-error-kind"] == "gc-running"
 
 
@@ -203,7 +203,7 @@ async def test_a_run_that_took_too_long_marks_nothing() -> None:
         body = {"token": started["token"], "kind": "clean"}
         refused = await rest.admin("POST", f"{GC}/runs/{started['run_id']}/marked", json=body)
         assert refused.status == 400
-        assert "half of its grace" in refused.message
+        assert "half of its grace" in refused.detail
 
 
 async def _published(rest: Rest) -> dict[str, Any]:
@@ -323,7 +323,7 @@ async def test_an_expired_commit_is_refused_in_words(rest: Rest) -> None:
     await _published(rest)
     refused = await rest.admin("POST", f"{REPO}/tags", json={"id": "late", "ref": first})
     assert refused.status == 404
-    assert "expired" in refused.message
+    assert "expired" in refused.detail
     assert (await rest.admin("GET", f"{REPO}/commits/{first}")).status == 200
 
 

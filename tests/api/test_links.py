@@ -57,7 +57,7 @@ async def test_an_address_is_linked_once() -> None:
         clock.ahead = CLAIM_SECONDS + 1
         late = await _link(rest.admin, address)
         assert (early.status, late.status) == (503, 400)
-        assert "ask for a new address" in late.message
+        assert "ask for a new address" in late.detail
         assert (await rest.admin("GET", STAT, query={"path": "a"})).status == 404
 
 
@@ -93,7 +93,7 @@ async def test_a_link_that_comes_too_late_is_refused() -> None:
         clock.ahead = LINK_LIFETIME_SECONDS + 1
         answer = await _link(rest.admin, address)
         assert answer.status == 400
-        assert "expired" in answer.message
+        assert "expired" in answer.detail
 
 
 async def test_a_link_cannot_expire_while_it_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ async def test_whoever_may_only_list_gets_no_urls(rest: Rest) -> None:
 async def test_a_store_that_cannot_sign_says_so(admin: AsgiClient) -> None:
     answer = await admin("GET", BACKING, query={"path": "a", "presign": "true"})
     assert answer.status == 400
-    assert "presign" in answer.message
+    assert "presign" in answer.detail
 
 
 @pytest.mark.parametrize("size", [0, 100, 3_000_000, 2**62])
@@ -148,7 +148,7 @@ async def test_an_object_of_another_size_than_it_was_staged_with_is_refused_on_b
     answer = await rest.admin("GET", "/repositories/lake/refs/main/objects", query={"path": "a"})
 
     assert answer.status == 410
-    assert f"the {size} bytes that it was staged with" in answer.message
+    assert f"the {size} bytes that it was staged with" in answer.detail
     if size:
         site = await site_of(rest)
         assert (await site.send(site.signed("GET", "/lake/main/a")))[0] == 410

@@ -64,8 +64,8 @@ async def test_too_much_metadata_is_refused(
     request.body.update(NEEDS.get(operation.id, {}))
     answer = await request.send(admin)
     assert answer.status in {400, 413}, answer.message
-    assert "metadata" in answer.message
-    assert str(METADATA_BYTES_MAX) in answer.message
+    assert "metadata" in answer.detail
+    assert str(METADATA_BYTES_MAX) in answer.detail
 
 
 def test_the_operations_that_take_metadata_are_found() -> None:

@@ -111,7 +111,7 @@ async def test_an_upload_that_nobody_completed_in_time_is_over(monkeypatch: pyte
     async with open_rest(clock=clock) as rest:
         sent = await _sent(rest, monkeypatch)
         clock.ahead = LINK_LIFETIME_SECONDS + 1
-        assert "expired" in (await sent.complete()).message
+        assert "expired" in (await sent.complete()).detail
         assert await sent.store.head(sent.key) is None, "nor does the store make it"
         body = {"physical_address": sent.address}
         refused = await rest.admin("PUT", f"{UPLOADS}/{sent.upload}/parts/3", query=PATH, json=body)
@@ -173,7 +173,7 @@ async def test_too_much_metadata_completes_nothing(rest: Rest, monkeypatch: pyte
     body = {"physical_address": sent.address, "parts": [], "user_metadata": {"k": "x" * METADATA_BYTES_MAX}}
     answer = await rest.admin("PUT", f"{UPLOADS}/{sent.upload}", query=PATH, json=body)
     assert answer.status == 400
-    assert "metadata" in answer.message
+    assert "metadata" in answer.detail
     assert (await sent.complete()).status == 200
 
 
@@ -183,4 +183,4 @@ async def test_a_part_has_a_number(rest: Rest, monkeypatch: pytest.MonkeyPatch, 
     body = {"physical_address": sent.address}
     answer = await rest.admin("PUT", f"{UPLOADS}/{sent.upload}/parts/{number}", query=PATH, json=body)
     assert answer.status == 400
-    assert "partNumber" in answer.message
+    assert "partNumber" in answer.detail

@@ -7,8 +7,8 @@ import lakefs_sdk.api
 import msgspec
 import pytest
 
-from lakebed.api.errors import STATUS
 from lakebed.api.openapi import document
+from lakebed.api.phrases import ROWS
 from lakebed.api.table import OPERATIONS
 from lakebed.errors import ErrorKind
 
@@ -65,4 +65,4 @@ def test_every_reference_in_the_document_leads_somewhere() -> None:
 
 @pytest.mark.parametrize("kind", ErrorKind)
 def test_every_kind_of_error_has_a_status(kind: ErrorKind) -> None:
-    assert 400 <= STATUS[kind] < 600
+    assert 400 <= ROWS[kind].status < 600

@@ -149,7 +149,7 @@ async def test_the_storage_of_a_repository_deleted_without_its_data_can_be_freed
     body = {"storage_namespace": "mem://lake"}
     too_soon = await rest.admin("POST", "/storage/purge", json=body)
     assert too_soon.status == 400
-    assert "grace" in too_soon.message
+    assert "grace" in too_soon.detail
     await rest.lake.cleaner.clean_once(after(await rest.lake.kv.now(), 2 * GRACE_SECONDS))
     assert (await rest.admin("POST", "/storage/purge", json={**body, "dry_run": True})).json()["objects"] == 1
     assert (await rest.admin("POST", "/storage/purge", json=body)).json()["objects"] == 1

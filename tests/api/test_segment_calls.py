@@ -108,7 +108,7 @@ async def test_a_late_repeat_of_a_request_without_a_mark_is_refused(
 
     late = await world.hand_in()
 
-    assert (late.status, "under a new id" in late.message) == (409, True)
+    assert (late.status, "under a new id" in late.detail) == (409, True)
     assert await world.shown() == {"a": "again"}
 
 

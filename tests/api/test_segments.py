@@ -163,7 +163,7 @@ async def test_keys_that_do_not_rise_are_refused_by_row(
     answer = await hand_in(rest.admin, _wrong(monkeypatch, BLOCK.take(pa.array(rows))))
 
     assert answer.status == 400
-    assert why in answer.message
+    assert why in answer.detail
     assert await segment_files(rest) == []
 
 
@@ -187,7 +187,7 @@ async def test_what_is_no_segment_is_refused_and_leaves_nothing(rest: Rest, data
     answer = await hand_in(rest.admin, data)
 
     assert answer.status == 400
-    assert why in answer.message
+    assert why in answer.detail
     assert await segment_files(rest) == []
     assert await layers(rest) == ()
 
@@ -203,7 +203,7 @@ async def test_other_columns_are_refused(admin: AsgiClient, monkeypatch: pytest.
     answer = await hand_in(admin, data)
 
     assert answer.status == 400
-    assert "other columns" in answer.message
+    assert "other columns" in answer.detail
 
 
 async def test_a_body_without_end_is_refused(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ async def test_a_body_without_end_is_refused(rest: Rest, monkeypatch: pytest.Mon
     answer = await hand_in(rest.admin, GOOD)
 
     assert answer.status == 400
-    assert "more than 120 bytes" in answer.message
+    assert "more than 120 bytes" in answer.detail
 
 
 async def test_a_client_that_hangs_up_leaves_nothing(rest: Rest) -> None:
@@ -230,12 +230,12 @@ async def test_an_address_inside_is_for_the_path_it_was_given_out_for_and_for_on
     ):
         refused = await hand_in(rest.admin, segment_of(table([row])))
         assert refused.status == 400
-        assert "was not given out" in refused.message
+        assert "was not given out" in refused.detail
     assert (await hand_in(rest.admin, segment_of(table([linked("a", address)])))).status == 201
 
     used = await hand_in(rest.admin, segment_of(table([linked("a", address)])))
     assert used.status == 400
-    assert "linked before" in used.message
+    assert "linked before" in used.detail
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ async def test_what_is_no_address_is_refused_by_row(admin: AsgiClient, address: 
     answer = await hand_in(admin, segment_of(table([linked("a", address)])))
 
     assert answer.status == 400
-    assert "row 0: address" in answer.message
+    assert "row 0: address" in answer.detail
 
 
 async def test_a_token_that_ended_is_refused_and_one_that_is_about_to_lasts_until_it_is_staged(
@@ -284,7 +284,7 @@ async def test_a_token_that_ended_is_refused_and_one_that_is_about_to_lasts_unti
         other = await issue(rest.admin, "b")
         clock.ahead += LINK_LIFETIME_SECONDS + 1
         late = await hand_in(rest.admin, segment_of(table([linked("b", other)])))
-        assert (late.status, "expired" in late.message) == (400, True)
+        assert (late.status, "expired" in late.detail) == (400, True)
 
 
 @pytest.fixture
@@ -327,7 +327,7 @@ async def test_an_address_elsewhere_or_in_another_repository_is_refused_by_row(
     answer = await hand_in(rest.admin, segment_of(table(rows)))
 
     assert answer.status == status
-    assert "row 1: " in answer.message
+    assert "row 1: " in answer.detail
     assert await layers(rest) == ()
 
 

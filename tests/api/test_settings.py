@@ -25,7 +25,7 @@ async def test_retention_rules_are_404_until_they_are_set_and_after_they_are_rem
 async def test_negative_days_are_refused(admin: AsgiClient) -> None:
     answer = await admin("PUT", GC, json={"default_retention_days": -1, "branches": []})
     assert answer.status == 400
-    assert "default_retention_days" in answer.message
+    assert "default_retention_days" in answer.detail
 
 
 async def test_protection_rules_are_replaced_only_by_who_has_seen_them(admin: AsgiClient) -> None:

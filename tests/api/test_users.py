@@ -136,7 +136,7 @@ async def test_a_policy_that_means_nothing_is_named(admin: AsgiClient) -> None:
     ):
         answer = await admin("POST", "/auth/policies", json={"id": "bad", "statement": statement})
         assert answer.status == 400
-        assert named in answer.message
+        assert named in answer.detail
 
 
 async def test_a_repository_one_may_not_see_is_not_listed(rest: Rest) -> None:

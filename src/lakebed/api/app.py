@@ -18,6 +18,7 @@ from lakebed.api.call import Call, ClientGoneError
 from lakebed.api.cookies import login_cookie
 from lakebed.api.errors import ErrorBody, error_reply, unexpected_reply
 from lakebed.api.operation import Access, Body, Operation
+from lakebed.api.phrases import Asked
 from lakebed.api.query import Parameters
 from lakebed.api.reply import json_reply
 from lakebed.api.router import Match, Router
@@ -82,8 +83,6 @@ class RestApp:
                 reply = await self._reply(
                     decoder, match.params, scope, headers, receive=receive, request_id=request_id
                 )
-                if not isinstance(reply.body, bytes):
-                    reply = await begun(reply)
         except LakebedError as error:
             reply = error_reply(error)
         except ClientGoneError:
@@ -108,11 +107,13 @@ class RestApp:
         operation = decoder.operation
         client: tuple[str, int] | None = scope.get("client")
         peer = client[0] if client else ""
-        query = decoder.query.from_query(scope["query_string"]) if decoder.query else None
-        typed = decoder.headers.from_headers(headers) if decoder.headers else None
-        caller = await self._caller(operation, headers, peer)
-        hold = Hold(self._services.held) if decoder.has_body else _NO_BODY
+        query = typed = body = None
+        hold = _NO_BODY
         try:
+            query = decoder.query.from_query(scope["query_string"]) if decoder.query else None
+            typed = decoder.headers.from_headers(headers) if decoder.headers else None
+            caller = await self._caller(operation, headers, peer)
+            hold = Hold(self._services.held) if decoder.has_body else _NO_BODY
             body = await decoder.body(receive, headers, hold) if decoder.takes_json else None
             call = Call(
                 session=self._services.sessions.of(caller),
@@ -128,8 +129,12 @@ class RestApp:
                 _receive=receive,
             )
             if operation.method in _READS:
-                return await operation.handler(call)
-            return await self._logged(operation, call, caller)
+                reply = await operation.handler(call)
+            else:
+                reply = await self._logged(operation, call, caller)
+            return reply if isinstance(reply.body, bytes) else await begun(reply)
+        except LakebedError as error:
+            return error_reply(error, _asked(operation, params, query, typed, body))
         finally:
             hold.release()
 
@@ -230,6 +235,19 @@ async def _whole_body(receive: Receive, hold: Hold, *, bytes_max: int) -> bytes:
 def _values(data: bytes) -> int:
     """Return how many values a piece of JSON can have at most."""
     return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+def _asked(operation: Operation, params: Mapping[str, str], *structs: Any) -> Asked:
+    """Return a request as phrases are chosen by it: what it gave in its path, query, headers and JSON body."""
+    given = dict(params)
+    for struct in structs:
+        if isinstance(struct, msgspec.Struct):
+            values = msgspec.structs.asdict(struct)
+            for each in msgspec.structs.fields(struct):
+                value = values[each.name]
+                if isinstance(value, str | int):
+                    given.setdefault(each.encode_name, str(value))
+    return Asked(operation.id, given)
 
 
 def _too_large(bytes_max: int) -> InvalidInputError:

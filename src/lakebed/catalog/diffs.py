@@ -111,7 +111,9 @@ class Diffs:
         name = parse_branch_name(dest)
         resolved = await self._engine.resolver.resolve(repo, source)
         if resolved.branch == name:
-            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"branch {name} cannot be merged into itself")
+            raise InvalidInputError(
+                ErrorKind.INVALID_ARGUMENT, f"branch {name} cannot be merged into itself", about=source
+            )
         return await self._engine.merger.merge(repo, resolved.require_commit(), name, request)
 
     async def _two_dot(

@@ -153,7 +153,7 @@ async def sign(engine: Engine, method: str, store: ObjectStore, key: str) -> Sig
     """Return a URL for an object, or raise `InvalidInputError` if the store cannot sign."""
     if not store.capabilities.sign:
         raise InvalidInputError(
-            ErrorKind.INVALID_ARGUMENT, "presign: this storage cannot sign URLs: leave it out"
+            ErrorKind.NO_PRESIGNED_URLS, "presign: this storage cannot sign URLs: leave it out"
         )
     expires_at = after(engine.parts.clock.now(), PRESIGN_SECONDS)
     return SignedUrl(url=await store.sign(method, key, seconds=PRESIGN_SECONDS), expires_at=expires_at)

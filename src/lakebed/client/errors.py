@@ -56,6 +56,8 @@ _CONFLICT_TEXT: Final = (
 
 class _ErrorBody(msgspec.Struct):
     message: str = ""
+    detail: str = ""
+    """What a Lakebed server says beyond the phrase in `message`."""
     reference: str | None = None
     """A merge that met conflicts is answered with the reference of no commit, and no message."""
 
@@ -65,18 +67,23 @@ def error_of(status: int, body: bytes, *, kind: str | None = None, asked: str) -
     said = _said(body)
     if status == 409 and said.reference == "":
         return ConflictError(ErrorKind.MERGE_CONFLICT, _CONFLICT_TEXT)
-    text = said.message or f"{asked} was answered with status {status}"
+    text = said.detail or said.message or f"{asked} was answered with status {status}"
     fallback = UnavailableError if status >= 500 else InvalidInputError
     of_class, of_kind = _BY_STATUS.get(status, (fallback, ErrorKind.UNSUPPORTED))
     if status == 401 and text == _DENIED_TEXT:
         of_kind = ErrorKind.PERMISSION_DENIED
     of_kind = _KINDS.get(kind or "", of_kind)
-    if status == 409 and (of_kind in _EXISTS or (kind is None and "exists" in text)):
+    if status == 409 and (of_kind in _EXISTS or (kind is None and _is_taken(text))):
         of_class = AlreadyExistsError
         of_kind = of_kind if of_kind in _EXISTS else ErrorKind.KEY_EXISTS
     if of_kind in (ErrorKind.LEASE_LOST, ErrorKind.REPO_TAKEN_OVER):
         of_class = FencedError
     return of_class(of_kind, text)
+
+
+def _is_taken(text: str) -> bool:
+    """Return whether lakeFS refused a name because it is taken: `Already exists`, `not unique`."""
+    return "exists" in text or "not unique" in text
 
 
 def _said(body: bytes) -> _ErrorBody:

@@ -94,7 +94,7 @@ class GarbageCollection:
                 PreparedCommitsStatus, *self._path, "prepare_commits", "status", query={"id": task}
             )
             if status.error is not None:
-                said = msgspec.json.encode({"message": status.error.message})
+                said = msgspec.json.encode(status.error)
                 raise error_of(
                     status.status_code or 500, said, kind=status.error_kind, asked=f"task {status.task_id}"
                 )

@@ -37,7 +37,8 @@ class Import:
                 on_progress(status)
             if status.error is not None:
                 raise InvalidInputError(
-                    ErrorKind.INVALID_ARGUMENT, f"import {self.id} failed: {status.error.message}"
+                    ErrorKind.INVALID_ARGUMENT,
+                    f"import {self.id} failed: {status.error.detail or status.error.message}",
                 )
             if status.completed and status.commit is not None:
                 return status.commit

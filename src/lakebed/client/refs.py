@@ -31,7 +31,8 @@ class Refs:
         status = self._wait(DumpStatus, "dump", started.id, on_progress)
         if status.refs is None:
             raise UnavailableError(
-                ErrorKind.OUTCOME_UNKNOWN, f"dump {started.id} of {self._repo} failed: {status.error}"
+                ErrorKind.OUTCOME_UNKNOWN,
+                f"dump {started.id} of {self._repo} failed: {status.detail or status.error}",
             )
         return status.refs
 
@@ -59,7 +60,8 @@ class Refs:
         status = self._wait(RestoreStatus, "restore", started.id, on_progress)
         if status.error is not None and not status.unrestored:
             raise ConflictError(
-                ErrorKind.RESTORE_INCOMPLETE, f"restore {started.id} of {self._repo} failed: {status.error}"
+                ErrorKind.RESTORE_INCOMPLETE,
+                f"restore {started.id} of {self._repo} failed: {status.detail or status.error}",
             )
         return status
 

@@ -107,9 +107,10 @@ class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a task failed."""
+    """Why a task failed: the phrase that lakeFS has for it, and what a Lakebed server says beyond it."""
 
     message: str = ""
+    detail: str = ""
 
 
 class TaskStatus(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -148,12 +149,6 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
 
 
-class ImportFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an import failed."""
-
-    message: str = ""
-
-
 class ImportStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How an import goes."""
 
@@ -161,7 +156,7 @@ class ImportStatus(msgspec.Struct, frozen=True, kw_only=True):
     ingested_objects: int = 0
     metarange_id: str = ""
     commit: CommitInfo | None = None
-    error: ImportFailure | None = None
+    error: TaskFailure | None = None
 
 
 class RefsManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +175,8 @@ class DumpStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     refs: RefsManifest | None = None
     progress: int = 0
+    detail: str = ""
+    """What a Lakebed server says beyond `error`."""
 
 
 class UnrestoredRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,6 +199,8 @@ class RestoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     branches: int = 0
     tags: int = 0
     unrestored: tuple[UnrestoredRef, ...] = ()
+    detail: str = ""
+    """What a Lakebed server says beyond `error`."""
 
 
 class AdoptionStarted(msgspec.Struct, frozen=True):

@@ -53,7 +53,7 @@ class HeadTask(Generic[R, T]):
                 code = status.status_code or 500
                 raise error_of(
                     code,
-                    msgspec.json.encode({"message": status.error.message}),
+                    msgspec.json.encode(status.error),
                     kind=self._conflict if code == 409 else None,
                     asked=f"task {self.id}",
                 )

@@ -57,5 +57,7 @@ def decode_cursor(text: str) -> Cursor:
         return _decode(base64.urlsafe_b64decode(text.encode()))
     except (binascii.Error, msgspec.MsgspecError, UnicodeError, ValueError) as error:
         raise InvalidInputError(
-            ErrorKind.INVALID_ARGUMENT, "continuation_token: not one that this server gave: begin again"
+            ErrorKind.INVALID_ARGUMENT,
+            "continuation_token: not one that this server gave: begin again",
+            about=text,
         ) from error

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import NewType
 
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.limits import PATH_BYTES_MAX, REF_NAME_BYTES_MAX
 
 RepoName = NewType("RepoName", str)
@@ -48,7 +48,7 @@ def parse_repo_name(text: str) -> RepoName:
     if _REPO.fullmatch(text) is None:
         raise InvalidInputError(
             ErrorKind.INVALID_REPO_NAME,
-            f"repository name {text!r} must be 3 to 63 characters of a-z, 0-9 and '-', and not start with '-'",
+            f"repository name {quoted(text)} must be 3 to 63 characters of a-z, 0-9 and '-', and not start with '-'",
         )
     return RepoName(text)
 
@@ -59,7 +59,7 @@ def parse_branch_name(text: str) -> BranchName:
     if _BRANCH.fullmatch(text) is None or len(text) > REF_NAME_BYTES_MAX:
         raise InvalidInputError(
             ErrorKind.INVALID_BRANCH_NAME,
-            f"branch name {text!r} must be 1 to {REF_NAME_BYTES_MAX} letters, digits, '_' and '-', and not start with '-'",
+            f"branch name {quoted(text)} must be 1 to {REF_NAME_BYTES_MAX} letters, digits, '_' and '-', and not start with '-'",
         )
     return BranchName(text)
 
@@ -77,7 +77,7 @@ def parse_tag_name(text: str) -> TagName:
     ):
         raise InvalidInputError(
             ErrorKind.INVALID_TAG_NAME,
-            f"tag name {text!r} breaks Git's rules: no spaces, control characters, '..', '@{{' or any of ~^:?*[\\/, "
+            f"tag name {quoted(text)} breaks Git's rules: no spaces, control characters, '..', '@{{' or any of ~^:?*[\\/, "
             f"no leading '.' or '-', no trailing '.' or '.lock', at most {REF_NAME_BYTES_MAX} bytes",
         )
     return TagName(text)
@@ -88,10 +88,12 @@ def parse_path(text: str) -> Path:
     if not text:
         raise InvalidInputError(ErrorKind.INVALID_PATH, "path must not be empty")
     if not _is_utf8(text):
-        raise InvalidInputError(ErrorKind.INVALID_PATH, f"path {text!r} is not valid Unicode")
+        raise InvalidInputError(ErrorKind.INVALID_PATH, f"path {quoted(text)} is not valid Unicode")
     if len(text) > PATH_BYTES_MAX or (not text.isascii() and len(text.encode()) > PATH_BYTES_MAX):
         raise InvalidInputError(
-            ErrorKind.INVALID_PATH, f"path of {len(text.encode())} bytes is longer than {PATH_BYTES_MAX}"
+            ErrorKind.INVALID_PATH,
+            f"path of {len(text.encode())} bytes is longer than {PATH_BYTES_MAX}",
+            about=text,
         )
     return Path(text)
 

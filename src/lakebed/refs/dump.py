@@ -118,14 +118,14 @@ class RefsDumper:
         """Bring the refs of a dump in the repository's namespace back; say which of them cannot come back.
 
         Raises:
-            InvalidInputError: `INVALID_ARGUMENT`: the repository is not bare.
+            InvalidInputError: `NOT_BARE`: the repository is not bare.
             NotFoundError: `KEY_NOT_FOUND`: there is no such dump.
             CorruptError: a file is damaged, or was written by a newer lakebed.
             AlreadyExistsError: `COMMIT_EXISTS`: the repository has another commit with the same id.
         """
         if not repo.bare:
             raise InvalidInputError(
-                ErrorKind.INVALID_ARGUMENT,
+                ErrorKind.NOT_BARE,
                 f"refs are restored into a bare repository: create {repo.name} as bare in the namespace of the dump",
             )
         store = await self._open_store(repo.namespace)

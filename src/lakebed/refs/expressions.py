@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, cut, quoted
 from lakebed.format.memo import memo
 
 _EXPRESSION = re.compile(r"([^\s~^@$]+)((?:[~^][0-9]*)*|[@$])")
@@ -77,7 +77,8 @@ def parse_expression(text: str) -> RefExpression:
     if matched is None:
         raise InvalidInputError(
             ErrorKind.INVALID_REF,
-            f"{text!r} is no ref: expected a branch, tag or commit id, then ~n or ^n steps, or a single @ or $",
+            f"{quoted(text)} is no ref: expected a branch, tag or commit id, then ~n or ^n steps, or a single @ or $",
+            about=text,
         )
     base, rest = matched.groups()
     if rest in {"@", "$"}:
@@ -87,5 +88,7 @@ def parse_expression(text: str) -> RefExpression:
 
 def _step(sign: str, digits: str) -> Step:
     if len(digits) > _DIGITS_MAX:
-        raise InvalidInputError(ErrorKind.INVALID_REF, f"{sign}{digits} is too far back for any history")
+        raise InvalidInputError(
+            ErrorKind.INVALID_REF, f"{cut(sign + digits)} is too far back for any history"
+        )
     return Step(StepKind(sign), int(digits) if digits else 1)

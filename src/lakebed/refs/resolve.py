@@ -10,7 +10,7 @@ from enum import Enum
 
 import msgspec
 
-from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
+from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, quoted
 from lakebed.model.branch import Branch
 from lakebed.model.ids import BranchName, CommitId, TagName, is_commit_id, parse_branch_name, parse_tag_name
 from lakebed.model.repository import Repository
@@ -80,10 +80,12 @@ class Resolver:
             NotFoundError: `REF_NOT_FOUND`: nothing or more than one thing of that name, or no such ancestor.
         """
         expression = parse_expression(text)
-        base = await self._resolve_base(repo, expression)
+        base = await self._resolve_base(repo, expression, text)
         if expression.view is not View.PLAIN and base.type is not RefType.BRANCH:
             raise InvalidInputError(
-                ErrorKind.INVALID_REF, f"{text!r}: only a branch has a state {expression.view.value}"
+                ErrorKind.INVALID_REF,
+                f"{quoted(text)}: only a branch has a state {expression.view.value}",
+                about=text,
             )
         if not expression.steps:
             return base
@@ -96,7 +98,7 @@ class Resolver:
         """Return the commit of the expression; errors as for `resolve` and `require_commit`."""
         return (await self.resolve(repo, text)).require_commit()
 
-    async def _resolve_base(self, repo: Repository, expression: RefExpression) -> ResolvedRef:
+    async def _resolve_base(self, repo: Repository, expression: RefExpression, text: str) -> ResolvedRef:
         base = expression.base
         if is_commit_id(base) and await self._commits.find(repo, base, limit=1):
             return ResolvedRef(type=RefType.COMMIT, commit_id=CommitId(base))
@@ -108,8 +110,8 @@ class Resolver:
         if tagged is not None:
             return ResolvedRef(type=RefType.TAG, commit_id=tagged)
         if not _HEX.issuperset(base):
-            raise NotFoundError(ErrorKind.REF_NOT_FOUND, f"ref {base!r} not found in {repo.name}")
-        return ResolvedRef(type=RefType.COMMIT, commit_id=await self._find_prefix(repo, base))
+            raise _not_found(f"ref {quoted(base)} not found in {repo.name}", text)
+        return ResolvedRef(type=RefType.COMMIT, commit_id=await self._find_prefix(repo, base, text))
 
     async def _find_branch(self, repo: Repository, base: str) -> Versioned[Branch] | None:
         try:
@@ -131,7 +133,7 @@ class Resolver:
         except NotFoundError:
             return None
 
-    async def _find_prefix(self, repo: Repository, prefix: str) -> CommitId:
+    async def _find_prefix(self, repo: Repository, prefix: str, text: str) -> CommitId:
         found = await self._commits.find(repo, prefix, limit=2)
         if len(found) == 1:
             return found[0]
@@ -140,7 +142,7 @@ class Resolver:
             if found
             else f"not found in {repo.name}"
         )
-        raise NotFoundError(ErrorKind.REF_NOT_FOUND, f"ref {prefix!r} {why}")
+        raise _not_found(f"ref {quoted(prefix)} {why}", text)
 
     async def _take(self, repo: Repository, commit_id: CommitId, step: Step, text: str) -> CommitId:
         match step.kind:
@@ -148,9 +150,7 @@ class Resolver:
                 for _ in range(step.number):
                     parents = (await self._commits.get(repo, commit_id)).parents
                     if not parents:
-                        raise NotFoundError(
-                            ErrorKind.REF_NOT_FOUND, f"{text!r} goes back further than the first commit"
-                        )
+                        raise _not_found(f"{quoted(text)} goes back further than the first commit", text)
                     commit_id = parents[0]
                 return commit_id
             case StepKind.PARENT:
@@ -158,6 +158,11 @@ class Resolver:
                 if step.number > len(parents):
                     raise InvalidInputError(
                         ErrorKind.PARENT_OUT_OF_RANGE,
-                        f"{text!r}: commit {commit_id[:16]} has {len(parents)} parents",
+                        f"{quoted(text)}: commit {commit_id[:16]} has {len(parents)} parents",
+                        about=text,
                     )
                 return parents[step.number - 1] if step.number else commit_id
+
+
+def _not_found(message: str, text: str) -> NotFoundError:
+    return NotFoundError(ErrorKind.REF_NOT_FOUND, message, about=text)

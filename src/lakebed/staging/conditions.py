@@ -51,7 +51,12 @@ def require(condition: Condition, current: Change | None, path: str) -> None:
         case _:
             assert_never(condition)
     if not held:
-        raise PreconditionError(ErrorKind.CONDITION_FAILED, f"object {path!r} {reason}")
+        raise PreconditionError(
+            ErrorKind.CONDITION_FAILED,
+            f"object {path!r} {reason}",
+            # How a caller of HTTP writes that condition.
+            about="*" if isinstance(condition, IfAbsent) else "",
+        )
 
 
 def _same(entry: Entry, expected: Entry) -> bool:

@@ -29,8 +29,13 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """The text of an error."""
+        """The reference's phrase for an error, or our text where it has none."""
         return str(self.json()["message"])
+
+    @property
+    def detail(self) -> str:
+        """What an error says of ours, wherever it says it."""
+        return str(self.json().get("detail") or self.message)
 
 
 def basic(access_key: str, secret: str) -> str:

@@ -195,7 +195,7 @@ class Merger:
         parents = commit.parents
         if number == 0 and len(parents) > 1:
             raise ConflictError(
-                ErrorKind.PARENT_OUT_OF_RANGE,
+                ErrorKind.PARENT_NEEDED,
                 f"{commit.id[:16]} is a merge of {len(parents)} parents: say which one to {verb} against (1 to {len(parents)})",
             )
         index = max(number, 1) - 1

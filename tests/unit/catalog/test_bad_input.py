@@ -349,7 +349,7 @@ SENSELESS = {
     "revert of a merge": Case(
         lambda lake: lake.catalog.branches.revert("lake", "main", "main", COMMIT),
         ConflictError,
-        Kind.PARENT_OUT_OF_RANGE,
+        Kind.PARENT_NEEDED,
         "say which one",
     ),
     "tag on what is staged": Case(

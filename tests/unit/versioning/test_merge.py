@@ -137,7 +137,7 @@ async def test_a_merge_commit_is_reverted_against_a_named_parent(lake: Lake) -> 
 
     with pytest.raises(ConflictError) as caught:
         await lake.catalog.branches.revert("lake", "main", merged, COMMIT)
-    assert caught.value.kind is ErrorKind.PARENT_OUT_OF_RANGE
+    assert caught.value.kind is ErrorKind.PARENT_NEEDED
     with pytest.raises(InvalidInputError):
         await lake.catalog.branches.revert("lake", "main", merged, COMMIT, parent_number=3)
     await lake.catalog.branches.revert("lake", "main", merged, COMMIT, parent_number=1)

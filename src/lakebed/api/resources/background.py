@@ -7,15 +7,16 @@ import msgspec
 from lakebed.api.arns import on, on_branch
 from lakebed.api.call import Call
 from lakebed.api.commit_bodies import CommitBody, commit_body, request_of
-from lakebed.api.errors import STATUS, ErrorBody
+from lakebed.api.errors import ErrorBody
 from lakebed.api.operation import Operations
+from lakebed.api.phrases import Asked
 from lakebed.api.reply import json_reply
 from lakebed.api.resources.commits import CommitCreation
 from lakebed.api.resources.dumps import TaskInfo
 from lakebed.api.resources.refs import Merge, MergeResult, merge_request
+from lakebed.api.task_errors import task_error, task_status
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
-from lakebed.errors import ErrorKind
 from lakebed.http.reply import Reply
 from lakebed.model.tasks import Task, TaskState
 
@@ -80,9 +81,9 @@ async def commit_async_status(call: Call) -> Reply:
     made = None
     if task.state is TaskState.DONE:
         made = commit_body(await call.session.background.commit_of(repository, task))
-    return json_reply(
-        200, CommitAsyncStatus(task.id, _ended(task), _time(task), made, _error(task), _status(task))
-    )
+    asked = Asked("commit", call.path)
+    error, status = task_error(task, asked), task_status(task, asked)
+    return json_reply(200, CommitAsyncStatus(task.id, _ended(task), _time(task), made, error, status))
 
 
 @operations.add(
@@ -117,9 +118,9 @@ async def merge_async_status(call: Call) -> Reply:
         call.path["repository"], call.path["destinationBranch"], call.path["id"]
     )
     result = MergeResult(task.result["commit_id"]) if task.state is TaskState.DONE else None
-    return json_reply(
-        200, MergeAsyncStatus(task.id, _ended(task), _time(task), result, _error(task), _status(task))
-    )
+    asked = Asked("mergeIntoBranch", call.path)
+    error, status = task_error(task, asked), task_status(task, asked)
+    return json_reply(200, MergeAsyncStatus(task.id, _ended(task), _time(task), result, error, status))
 
 
 def _ended(task: Task) -> bool:
@@ -128,14 +129,3 @@ def _ended(task: Task) -> bool:
 
 def _time(task: Task) -> datetime:
     return datetime.fromtimestamp(task.updated_at / SECOND, UTC)
-
-
-def _error(task: Task) -> ErrorBody | None:
-    return ErrorBody(task.error) if task.error else None
-
-
-def _status(task: Task) -> int | None:
-    """Return the status that the request would have had if it had waited."""
-    if not task.error:
-        return None
-    return STATUS[ErrorKind(task.error_kind)] if task.error_kind else 500

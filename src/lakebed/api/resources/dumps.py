@@ -7,7 +7,9 @@ import msgspec
 from lakebed.api.arns import on_repository
 from lakebed.api.call import Call
 from lakebed.api.operation import Operations
+from lakebed.api.phrases import Asked
 from lakebed.api.reply import empty_reply, json_reply
+from lakebed.api.task_errors import task_error
 from lakebed.auth.actions import Action
 from lakebed.catalog.dumps import restored_of
 from lakebed.env.clock import SECOND, Instant
@@ -58,7 +60,7 @@ class UnrestoredRef(msgspec.Struct):
 
 
 class DumpStatus(msgspec.Struct, omit_defaults=True):
-    """How a dump goes; `progress` counts commits."""
+    """How a dump goes; `progress` counts commits, `detail` says more about an `error`."""
 
     id: str
     done: bool
@@ -66,10 +68,13 @@ class DumpStatus(msgspec.Struct, omit_defaults=True):
     error: str | None = None
     refs: RefsDumpBody | None = None
     progress: int = 0
+    detail: str = ""
 
 
 class RestoreStatus(msgspec.Struct, omit_defaults=True):
-    """How a restore goes; `progress` counts commits. Refs that are `unrestored` are named in `error` too."""
+    """How a restore goes; `progress` counts commits, `detail` says more about an `error`. Refs that are `unrestored`
+    are named in `error` too.
+    """
 
     id: str
     done: bool
@@ -80,6 +85,7 @@ class RestoreStatus(msgspec.Struct, omit_defaults=True):
     branches: int = 0
     tags: int = 0
     unrestored: tuple[UnrestoredRef, ...] = ()
+    detail: str = ""
 
 
 @operations.add(
@@ -139,9 +145,10 @@ async def dump_status(call: Call) -> Reply:
     if task.state is TaskState.DONE:
         refs = RefsDumpBody(task.result["commits"], task.result["tags"], task.result["branches"])
     done = task.state is not TaskState.RUNNING
-    return json_reply(
-        200, DumpStatus(task.id, done, task_time(task.updated_at), task.error or None, refs, task.progress)
-    )
+    status = DumpStatus(task.id, done, task_time(task.updated_at), refs=refs, progress=task.progress)
+    if error := task_error(task, Asked("dumpRefs", call.path)):
+        status.error, status.detail = error.message, error.detail
+    return json_reply(200, status)
 
 
 @operations.add(
@@ -171,9 +178,9 @@ async def restore_status(call: Call) -> Reply:
     """Show how a restore goes."""
     task = await call.session.dumps.restore_status(call.path["repository"], call.query(TaskQuery).task_id)
     done = task.state is not TaskState.RUNNING
-    status = RestoreStatus(
-        task.id, done, task_time(task.updated_at), task.error or None, progress=task.progress
-    )
+    status = RestoreStatus(task.id, done, task_time(task.updated_at), progress=task.progress)
+    if error := task_error(task, Asked("restoreRefs", call.path)):
+        status.error, status.detail = error.message, error.detail
     if task.state is TaskState.DONE:
         restored = restored_of(task)
         status.commits, status.branches, status.tags = restored.commits, restored.branches, restored.tags

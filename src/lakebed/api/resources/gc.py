@@ -10,18 +10,19 @@ import msgspec
 
 from lakebed.api.arns import on_repository
 from lakebed.api.call import Call
-from lakebed.api.errors import STATUS, ErrorBody
+from lakebed.api.errors import ErrorBody
 from lakebed.api.operation import Operations
+from lakebed.api.phrases import Asked
 from lakebed.api.reply import json_reply
 from lakebed.api.resources.dumps import TaskInfo, task_time
+from lakebed.api.task_errors import task_error, task_status
 from lakebed.auth.actions import Action
 from lakebed.catalog.gc import run_token
-from lakebed.errors import ErrorKind
 from lakebed.format.gc import run_folder
 from lakebed.gc.cursor import encode_cursor
 from lakebed.http.reply import Reply
 from lakebed.model.repository import Repository
-from lakebed.model.tasks import Task, TaskState
+from lakebed.model.tasks import TaskState
 
 operations = Operations("internal")
 
@@ -144,6 +145,7 @@ async def prepare_commits_status(call: Call) -> Reply:
     )
     found = task.result
     is_done = task.state is TaskState.DONE
+    asked = Asked("prepareGarbageCollectionCommits", call.path)
     return json_reply(
         200,
         PreparedCommitsStatus(
@@ -151,8 +153,8 @@ async def prepare_commits_status(call: Call) -> Reply:
             task.state is not TaskState.RUNNING,
             task_time(task.updated_at),
             _prepared(repo, found["run"], found["attempt"], found["roots"]) if is_done else None,
-            ErrorBody(task.error) if task.error else None,
-            _status_code(task),
+            task_error(task, asked),
+            task_status(task, asked),
             task.error_kind or None,
         ),
     )
@@ -184,12 +186,6 @@ async def prepare_uncommitted(call: Call) -> Reply:
             continuation_token=encode_cursor(page.following) if page.following is not None else None,
         ),
     )
-
-
-def _status_code(task: Task) -> int | None:
-    if not task.error:
-        return None
-    return STATUS[ErrorKind(task.error_kind)] if task.error_kind else 500
 
 
 def _prepared(repo: Repository, run: str, attempt: str, roots: str) -> PreparedCommits:

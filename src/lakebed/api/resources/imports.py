@@ -10,8 +10,10 @@ from lakebed.api.call import Call
 from lakebed.api.commit_bodies import CommitBody, commit_body, request_of
 from lakebed.api.errors import ErrorBody
 from lakebed.api.operation import Operations
+from lakebed.api.phrases import IMPORT_TASK, Asked
 from lakebed.api.reply import empty_reply, json_reply
 from lakebed.api.resources.commits import CommitCreation
+from lakebed.api.task_errors import task_error
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
 from lakebed.http.reply import Reply
@@ -112,7 +114,7 @@ async def import_status(call: Call) -> Reply:
         ingested_objects=task.progress,
         metarange_id=task.result.get("metarange_id"),
         commit=commit_body(await call.session.commits.get(repository, commit_id)) if commit_id else None,
-        error=ErrorBody(task.error) if task.error else None,
+        error=task_error(task, Asked(IMPORT_TASK, call.path)),
     )
     return json_reply(200, status)
 

@@ -8,12 +8,12 @@ import msgspec
 from lakebed.api.arns import on_object, on_repository
 from lakebed.api.byte_ranges import parse_range, range_error
 from lakebed.api.call import Call
-from lakebed.api.errors import STATUS
 from lakebed.api.listing_bodies import listing_json
 from lakebed.api.numbers import Seconds, Size
 from lakebed.api.object_bodies import ObjectStats, object_stats, stats_page
 from lakebed.api.operation import Body, Operations, Permission
 from lakebed.api.pages import Amount, PageOf, wanted
+from lakebed.api.phrases import ROWS
 from lakebed.api.reply import empty_reply, json_reply, raw_json_reply
 from lakebed.api.uploads import read_upload
 from lakebed.auth.actions import Action
@@ -374,7 +374,7 @@ async def delete_objects(call: Call) -> Reply:
         await objects.delete(
             repository, call.path["branch"], allowed, force=call.query(BulkDeleteQuery).force
         )
-    status = STATUS[ErrorKind.PERMISSION_DENIED]
+    status = ROWS[ErrorKind.PERMISSION_DENIED].status
     return json_reply(200, ObjectErrorList([ObjectError(status, DENIED_TEXT, path) for path in denied]))
 
 
