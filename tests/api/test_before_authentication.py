@@ -20,8 +20,9 @@ from lakebed.limits import (
     SMALL_BODY_BYTES_MAX,
 )
 from lakebed.s3.app import S3App, S3Services
-from lakebed.s3.operation import COPY_SOURCE, Level
+from lakebed.s3.operation import Level
 from lakebed.s3.operation import Operation as S3Operation
+from lakebed.s3.request import COPY_SOURCE
 from lakebed.s3.signatures.gate import Gate
 from lakebed.s3.table import OPERATIONS as S3_OPERATIONS
 from lakebed.testing.asgi import basic

@@ -23,9 +23,9 @@ from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, s
 from lakebed.s3.call import Call
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.kinds import s3_error
-from lakebed.s3.operation import Level, Operation, Table
+from lakebed.s3.operation import SUB_RESOURCES, Level, Operation, Table
 from lakebed.s3.reply import error_reply
-from lakebed.s3.request import Request
+from lakebed.s3.request import Request, without_empty
 from lakebed.s3.signatures.gate import Gate
 from lakebed.s3.table import OPERATIONS
 from lakebed.telemetry.failures import failure_fields
@@ -85,6 +85,7 @@ class S3App:
             resource = request.raw_path
             bucket, key, virtual = self._target(request)
             admitted = await self._services.gate.admit(request, virtual_bucket=bucket if virtual else None)
+            request = without_empty(request, SUB_RESOURCES)
             operation = self._table.find(request, _level(bucket, key))
             place = self._places[operation.name]
             call = Call(

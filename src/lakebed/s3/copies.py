@@ -14,8 +14,8 @@ from lakebed.s3.dates import iso_date
 from lakebed.s3.encryption import refuse_keys
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.metadata import TAGGING, content_type_of, metadata_of
-from lakebed.s3.operation import COPY_SOURCE
 from lakebed.s3.reply import xml_reply
+from lakebed.s3.request import COPY_SOURCE
 from lakebed.s3.tagging import tags_of_header
 from lakebed.s3.xml import document, element
 

@@ -13,14 +13,12 @@ from typing import Final, TypeAlias
 from lakebed.http.reply import Reply
 from lakebed.s3.call import Call
 from lakebed.s3.errors import Code, S3Error
-from lakebed.s3.request import Request
+from lakebed.s3.request import COPY_SOURCE, Request
 
 Handler: TypeAlias = Callable[[Call], Awaitable[Reply]]
 
-COPY_SOURCE: Final = "x-amz-copy-source"
-
 # Names in a query that say which operation is meant, whether we have it or not.
-_SUB_RESOURCES: Final = frozenset(
+SUB_RESOURCES: Final = frozenset(
     [
         "accelerate",
         "acl",
@@ -107,7 +105,7 @@ class Table:
             S3Error: it is not ours.
         """
         query = request.query
-        keys = _SUB_RESOURCES.intersection(query) if query else _PLAIN
+        keys = SUB_RESOURCES.intersection(query) if query else _PLAIN
         is_copy = COPY_SOURCE in request.headers
         row = self._rows.get((request.method, level, keys, is_copy))
         if row is None:
