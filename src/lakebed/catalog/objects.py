@@ -181,10 +181,10 @@ class Objects:
             require_small(entry.metadata)
         repo, name = await self._engine.target(repo_name, branch, force=force)
         for entry in entries:
-            source = await self._engine.external.resolve(entry.address)
-            if source.file is not None:
+            place = await self._engine.external.check(entry.address)
+            if place != entry.address:
                 # Where symbolic links lead: a policy may name that place, and not this one.
-                self._caller.require(Action.IMPORT_FROM_STORAGE, namespace_arn(f"local://{source.file}"))
+                self._caller.require(Action.IMPORT_FROM_STORAGE, namespace_arn(place))
         await self._engine.parts.staging.write(repo, name, entries, condition=condition)
 
     async def delete(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lakebed.errors import DeniedError, ErrorKind, InvalidInputError
+from lakebed.limits import PLACE_BYTES_MAX
 from lakebed.objects.drivers.local import LocalObjects
 from lakebed.objects.drivers.s3 import S3Objects
 from lakebed.objects.namespaces import PlaceUrl, is_within, overlap, parse_place
@@ -51,8 +52,8 @@ class _Bounds:
     told: object
     prefixes: list[str]
     namespaces: list[str]
-    clear: set[str] = field(default_factory=set)
-    """Addresses of local folders, as they were spelled, from which everything may be read but links."""
+    clear: dict[str, str] = field(default_factory=dict)
+    """Addresses of local folders, as they were spelled, from which everything may be read but links, and where they lead."""
 
 
 class ExternalAddresses:
@@ -77,31 +78,35 @@ class ExternalAddresses:
         self._since_turn = 0
         """Characters of addresses that were resolved since others had their turn."""
 
-    async def check(self, address: str) -> None:
-        """Raise unless `address`, or all that begins with it, may be read.
+    async def check(self, address: str) -> str:
+        """Return where `address` leads if it, or all that begins with it, may be read: symbolic links are resolved.
 
         Raises:
             InvalidInputError: `INVALID_ADDRESS`: it is no address of an object outside.
             DeniedError: `EXTERNAL_ADDRESS`: it is none that this installation reads.
         """
         bounds = await self._bounds()
+        if self._is_turn_over(address):
+            await asyncio.sleep(0)
         folder, _, name = address.rpartition("/")
-        if folder in bounds.clear and _is_plain(folder, name):
-            return
-        await self._take_turns(address)
+        clear = bounds.clear.get(folder)
+        if clear is not None and _is_plain(address, name):
+            return f"{clear}/{name}"
         place = _parse(address)
-        self._admit(bounds, place, address)
-        if place.scheme == "local" and not place.host and self._is_clear(bounds, folder):
-            bounds.clear.add(folder)
+        resolved, _ = self._admit(bounds, place, address)
+        if place.scheme == "local" and not place.host:
+            self._note_clear(bounds, folder)
+        return resolved
 
     async def resolve(self, address: str) -> ExternalObject:
         """Return what `address` means; errors as for `check`. Whether it is there shows when it is read."""
-        await self._take_turns(address)
+        if self._is_turn_over(address):
+            await asyncio.sleep(0)
         place = _parse(address)
         resolved, prefix = self._admit(await self._bounds(), place, address)
         if place.scheme == "local":
-            file = Path(resolved.removeprefix("local://"))
-            root = prefix.removeprefix("local://")
+            file = Path(resolved.removeprefix(_LOCAL))
+            root = prefix.removeprefix(_LOCAL)
             key = "" if str(file) == root else str(file.relative_to(root))
             return ExternalObject(store=self._store(prefix), key=key, file=file)
         bucket = f"s3://{place.host}"
@@ -113,12 +118,13 @@ class ExternalAddresses:
         for store in stores.values():
             await store.close()
 
-    async def _take_turns(self, address: str) -> None:
-        """Let other requests in between: one request may name ten thousand addresses, each with thousands of folders."""
+    def _is_turn_over(self, address: str) -> bool:
+        """Return whether others must have their turn: one request may name ten thousand addresses, each with thousands of folders."""
         self._since_turn += len(address)
-        if self._since_turn > _CHARACTERS_A_TURN:
-            self._since_turn = 0
-            await asyncio.sleep(0)
+        if self._since_turn <= _CHARACTERS_A_TURN:
+            return False
+        self._since_turn = 0
+        return True
 
     def _admit(self, bounds: _Bounds, place: PlaceUrl, address: str) -> tuple[str, str]:
         """Return the resolved address and the resolved prefix that admits it."""
@@ -142,13 +148,14 @@ class ExternalAddresses:
             )
         return resolved, admitting
 
-    def _is_clear(self, bounds: _Bounds, folder: str) -> bool:
-        resolved = f"local://{os.path.realpath(folder.removeprefix(_LOCAL))}"
-        return (
+    def _note_clear(self, bounds: _Bounds, folder: str) -> None:
+        resolved = f"{_LOCAL}{os.path.realpath(folder.removeprefix(_LOCAL))}"
+        if (
             any(_lies_under(resolved, prefix) for prefix in bounds.prefixes)
             and not self._places.is_private(resolved)
             and not any(_shares(resolved, namespace) for namespace in bounds.namespaces)
-        )
+        ):
+            bounds.clear[folder] = resolved
 
     async def _bounds(self) -> _Bounds:
         """Resolve prefixes and namespaces, again only when the namespaces come in another list than last time."""
@@ -203,11 +210,11 @@ def _parse(address: str) -> PlaceUrl:
     return place
 
 
-def _is_plain(folder: str, name: str) -> bool:
-    """Return whether `name` is a file of the folder at that address, and no link."""
-    if name in {"", ".", ".."} or "\0" in name:
+def _is_plain(address: str, name: str) -> bool:
+    """Return whether the last part of a local address, which is `name`, is a file of its folder, and no link."""
+    if name in {"", ".", ".."} or "\0" in name or len(address) > PLACE_BYTES_MAX:
         return False
-    return not os.path.islink(f"{folder.removeprefix(_LOCAL)}/{name}")  # noqa: PTH114  a Path costs more
+    return not os.path.islink(address.removeprefix(_LOCAL))  # noqa: PTH114  a Path costs more
 
 
 def _lies_under(resolved: str, prefix: str) -> bool:

@@ -1,12 +1,14 @@
 """Objects outside: what may be read, and what never."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from lakebed.errors import DeniedError, ErrorKind, InvalidInputError, NotFoundError
+from lakebed.limits import PLACE_BYTES_MAX
 from lakebed.objects.external import ExternalAddresses
 from lakebed.objects.settings import StoreSettings
 from lakebed.testing.object_suite import keys_of
@@ -110,6 +112,42 @@ async def test_a_link_is_refused_in_a_folder_that_was_found_good_before(gate: Ga
     await guarded.check(f"local://{folder}/imp/file")
 
     await refused(guarded, f"local://{folder}/imp/passwd")
+
+
+async def test_a_good_folder_is_resolved_once_for_all_its_files(
+    gate: Gate, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "imp" / "link").symlink_to("sub")
+    guarded, resolved = gate(), 0
+    found = await guarded.check(f"local://{folder}/imp/link/first")
+    realpath = os.path.realpath
+
+    def counted(path: str) -> str:
+        nonlocal resolved
+        resolved += 1
+        return realpath(path)
+
+    monkeypatch.setattr(os.path, "realpath", counted)
+
+    assert found == f"local://{folder}/imp/sub/first"
+    assert await guarded.check(f"local://{folder}/imp/link/second") == f"local://{folder}/imp/sub/second"
+    assert resolved == 0
+
+
+async def test_a_link_in_a_good_folder_is_told_where_it_leads(gate: Gate, folder: Path) -> None:
+    guarded = gate()
+    (folder / "imp" / "link").symlink_to("sub/file")
+    await guarded.check(f"local://{folder}/imp/file")
+
+    assert await guarded.check(f"local://{folder}/imp/link") == f"local://{folder}/imp/sub/file"
+
+
+async def test_a_good_folder_admits_no_name_that_is_too_long(gate: Gate, folder: Path) -> None:
+    guarded = gate()
+    await guarded.check(f"local://{folder}/imp/file")
+
+    with pytest.raises(InvalidInputError):
+        await guarded.check(f"local://{folder}/imp/{'a' * PLACE_BYTES_MAX}")
 
 
 async def test_a_storage_below_a_good_folder_is_refused(gate: Gate, folder: Path) -> None:
@@ -240,6 +278,10 @@ async def test_others_have_their_turn_while_many_addresses_are_resolved(gate: Ga
     task = asyncio.create_task(other())
     for number in range(20):
         await one.resolve(f"local://{folder}/imp/{'a/' * 1_900}{number}")
+    resolved, turns = turns, 0
+    for number in range(20):
+        await one.check(f"local://{folder}/imp/{'a/' * 1_900}{number}")
     task.cancel()
 
+    assert resolved >= 10
     assert turns >= 10
