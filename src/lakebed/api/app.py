@@ -136,7 +136,8 @@ class RestApp:
         except LakebedError as error:
             return error_reply(error, _asked(operation, params, query, typed, body))
         finally:
-            hold.release()
+            if hold.bytes:
+                hold.release()
 
     async def _logged(self, operation: Operation, call: Call, caller: Caller) -> Reply:
         """Call a handler that changes something, and say who did what to what, and how it went."""

@@ -50,7 +50,8 @@ class Permissions:
 
     def may(self, action: str, resource: str) -> bool:
         """Return whether the user may do `action` to `resource`."""
-        rule = self._rule(action)
+        # As `_rule`, without a call: this is asked several times for each request.
+        rule = self._rules.get(action) or self._rule(action)
         if rule.settled is not None:
             return rule.settled
         return rule.denied.fullmatch(resource) is None and rule.allowed.fullmatch(resource) is not None

@@ -2,29 +2,37 @@
 
 `functools.lru_cache` bounds how many texts it keeps, not how long they are. A request's head has 64 KiB, so a thousand
 of them would keep 64 MiB for each cache, without credentials and for ever. Long texts are therefore computed each time.
+
+What is remembered is a dictionary, and to ask it takes no step in Python: some are asked several times for each request.
+When it is full, the text that has been there for the longest time goes.
 """
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Generic, TypeVar
 
 from lakebed.limits import MEMO_ITEMS_MAX, MEMO_TEXT_LENGTH_MAX
 
 _Text = TypeVar("_Text", str, bytes)
-_More = ParamSpec("_More")
+_Key = TypeVar("_Key", bound=str | bytes)
 _Answer = TypeVar("_Answer")
 
 
-def memo(
-    function: Callable[Concatenate[_Text, _More], _Answer],
-) -> Callable[Concatenate[_Text, _More], _Answer]:
+def memo(function: Callable[[_Text], _Answer]) -> Callable[[_Text], _Answer]:
     """Return `function` with a memory for short texts; errors are not remembered."""
-    remembered = lru_cache(maxsize=MEMO_ITEMS_MAX)(function)
+    return _Remembered(function).__getitem__
 
-    @wraps(function)
-    def answer(text: _Text, /, *args: _More.args, **kwargs: _More.kwargs) -> _Answer:
-        if len(text) > MEMO_TEXT_LENGTH_MAX:
-            return function(text, *args, **kwargs)
-        return remembered(text, *args, **kwargs)  # type: ignore[arg-type]
 
-    return answer
+class _Remembered(dict[_Key, _Answer], Generic[_Key, _Answer]):
+    """Answers by text; those that are missing are computed."""
+
+    def __init__(self, function: Callable[[_Key], _Answer]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, text: _Key) -> _Answer:
+        answer = self._function(text)
+        if len(text) <= MEMO_TEXT_LENGTH_MAX:
+            if len(self) >= MEMO_ITEMS_MAX:
+                del self[next(iter(self))]
+            self[text] = answer
+        return answer

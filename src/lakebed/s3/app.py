@@ -110,7 +110,8 @@ class S3App:
         except Exception as error:  # noqa: BLE001  the outermost loop of a request: a bug is answered and logged
             reply = _unexpected(error, resource=resource, request_id=request_id)
         finally:
-            hold.release()
+            if hold.bytes:
+                hold.release()
         if not body.asked_for and _waits(scope):
             reply = replace(reply, headers=(*reply.headers, _CLOSE))
         request_header = (b"x-amz-request-id", request_id.encode())

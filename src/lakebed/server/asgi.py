@@ -71,7 +71,7 @@ class WorkerApp:
         path: bytes = scope["raw_path"]
         if self._s3 is None or self._rest is None:
             await _answer_early(path, send)
-        elif self._is_misdirected(scope):
+        elif self._hosts is not None and _is_misdirected(scope, self._hosts):
             await _answer_json(send, 421, _MISDIRECTED)
         elif is_s3_request(scope, domain=self._config.s3_domain):
             await self._s3(scope, receive, send)
@@ -85,7 +85,7 @@ class WorkerApp:
         path: bytes = scope["raw_path"]
         if self._s3 is None or path == _HEALTH:
             await _answer_early(path, send)
-        elif self._is_misdirected(scope):
+        elif self._hosts is not None and _is_misdirected(scope, self._hosts):
             await _answer_json(send, 421, _MISDIRECTED)
         else:
             await self._s3(scope, receive, send)
@@ -154,12 +154,6 @@ class WorkerApp:
         """Close the engine: what was acknowledged is on disk."""
         await self._stack.aclose()
 
-    def _is_misdirected(self, scope: Scope) -> bool:
-        if self._hosts is None:
-            return False
-        host = headers_of(scope).get(b"host")
-        return host is not None and not self._hosts.accepts(host)
-
     async def _answer_plainly(self, path: bytes, scope: Scope, send: Send) -> None:
         assert self._services is not None, "started"
         assert self._metrics is not None, "started"
@@ -179,6 +173,11 @@ class WorkerApp:
             await _answer(send, 200, CONTENT_TYPE, text)
         else:
             await _answer_json(send, 404, "not found")
+
+
+def _is_misdirected(scope: Scope, hosts: Hosts) -> bool:
+    host = headers_of(scope).get(b"host")
+    return host is not None and not hosts.accepts(host)
 
 
 @cache

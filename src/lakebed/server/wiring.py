@@ -233,7 +233,7 @@ class _Namespaces:
         self._trees: OrderedDict[RepoUid, Trees] = OrderedDict()
 
     async def store(self, repo: Repository) -> ObjectStore:
-        return await self._around.stores.at(repo.namespace)
+        return self._around.stores.handle(repo.namespace)
 
     async def trees(self, repo: Repository) -> Trees:
         trees = self._trees.get(repo.uid)

@@ -3,12 +3,13 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import lakebed
 from lakebed.format.memo import memo
-from lakebed.limits import MEMO_TEXT_LENGTH_MAX
+from lakebed.limits import MEMO_ITEMS_MAX, MEMO_TEXT_LENGTH_MAX
 
 BOUNDED = {
-    "format/memo.py:memo": "texts of MEMO_TEXT_LENGTH_MAX",
     "http/dates.py:_second": "numbers",
     "kv/drivers/lmdb_keys.py:partition_prefix": "names of partitions, which the server chooses",
     "model/ids.py:parse_branch_name": "an error for long names, which is not remembered",
@@ -31,6 +32,37 @@ def test_a_short_text_is_computed_once_and_a_long_one_each_time() -> None:
 
     assert [length(short), length(short), length(long), length(long)] == [256, 256, 257, 257]
     assert asked == [short, long, long]
+
+
+def test_the_oldest_text_makes_room() -> None:
+    asked: list[str] = []
+
+    @memo
+    def same(text: str) -> str:
+        asked.append(text)
+        return text
+
+    for number in range(MEMO_ITEMS_MAX + 1):
+        same(str(number))
+    asked.clear()
+
+    assert [same("1"), same(str(MEMO_ITEMS_MAX)), same("0")] == ["1", str(MEMO_ITEMS_MAX), "0"]
+    assert asked == ["0"]
+
+
+def test_an_error_is_not_remembered() -> None:
+    asked: list[bytes] = []
+
+    @memo
+    def refused(text: bytes) -> int:
+        asked.append(text)
+        return int(text)
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="invalid literal"):
+            refused(b"x")
+
+    assert asked == [b"x", b"x"]
 
 
 def test_every_other_cache_of_the_package_has_a_known_bound() -> None:

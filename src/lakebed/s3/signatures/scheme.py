@@ -259,20 +259,26 @@ def _query_v2(request: Request) -> SignedV2:
     )
 
 
+def _credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
+    found = _parsed_credential(text)
+    if isinstance(found, str):
+        raise refusal(found)
+    return found
+
+
 # One client signs with one credential all day.
 @memo
-def _credential(text: str, refusal: Refusal) -> tuple[str, Scope]:
+def _parsed_credential(text: str) -> tuple[str, Scope] | str:
+    """Return the access key and the scope, or why there is none."""
     # From the right: an access key may contain a slash, the rest may not.
     parts = text.rsplit("/", 4)
     if len(parts) != 5 or not all(parts):
-        raise refusal(
-            f'the Credential is mal-formed; expecting "<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/{_TERMINAL}".'
-        )
+        return f'the Credential is mal-formed; expecting "<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/{_TERMINAL}".'
     access_key, date, region, service, terminal = parts
     if terminal != _TERMINAL:
-        raise refusal(f'incorrect terminal "{terminal}". This endpoint uses "{_TERMINAL}".')
+        return f'incorrect terminal "{terminal}". This endpoint uses "{_TERMINAL}".'
     if service != SERVICE:
-        raise refusal(f'incorrect service "{service}". This endpoint belongs to "{SERVICE}".')
+        return f'incorrect service "{service}". This endpoint belongs to "{SERVICE}".'
     return access_key, Scope(date, region, service)
 
 
