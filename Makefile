@@ -8,11 +8,14 @@ LISTEN ?= 127.0.0.1:8000
 PYTEST_ARGS ?=
 SEEDS ?= 1000
 TIMES ?= 100
+# Tests start hundreds of processes. Where the environment forbids to keep bytecode, each would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run test test-clients simulate kills check bench fmt clean
+.PHONY: help install run test coverage test-clients simulate kills check bench fmt clean
 help:
 	@echo "make run    start Lakebed on its embedded store with a sample repository"
 	@echo "make test   install what the tests need, then lint, types, layers and tests"
+	@echo "make coverage  run the tests, the simulation apart, and show what they do not reach"
 	@echo "make test-clients  test the S3 endpoint with Spark and clients in Go, Java and Python (downloads a gigabyte)"
 	@echo "make simulate SEEDS=1000  play so many seeds of the simulation, on all cores"
 	@echo "make kills TIMES=100  kill processes of a server under load, and look for what is lost"
@@ -37,9 +40,11 @@ run: install
 
 test: check
 	@echo "==> tests"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+coverage: $(VENV)/.test
+	@echo "==> tests, with the share of the code that they run"
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --ignore tests/simulation $(PYTEST_ARGS)
-	@echo "==> simulation, without the coverage that would slow it down"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup tests/simulation $(PYTEST_ARGS)
 
 # What is downloaded is kept in .cache/, which a second run uses again. A client that cannot be had is skipped, aloud.
 test-clients: $(VENV)/.test
