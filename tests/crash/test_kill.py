@@ -63,18 +63,6 @@ def hear(victim: Victim, *, events: int, commits: int) -> list[str | None]:
     return said
 
 
-def listened_to(victim: Victim, chance: random.Random) -> list[str]:
-    """Return what it says until some moment: after so many lines, or after so many commits."""
-    lines, commits = (chance.randrange(1, 200), 0) if chance.random() < 0.5 else (0, chance.randrange(1, 5))
-    said: list[str] = []
-    while len(said) < lines or commits > 0:
-        line = victim.read()
-        assert line is not None, "it was to be killed, not to end by itself"
-        said.append(line)
-        commits -= line.startswith('["committed"')
-    return said
-
-
 def listen(histories: dict[str, History], tagged: set[str], line: list) -> None:
     event, branch, operation, detail = line
     history = histories[branch]

@@ -6,6 +6,10 @@ Four clients write, overwrite, delete in bulk and commit on two branches, and sa
 kill, and once the server is whole again, the clients pause, and everything is compared: each path holds what was acknowledged,
 or what was under way when a process died; what was deleted stays deleted; every acknowledged commit is in the log, once, and
 holds what it should; and after a restart nothing is left in `tmp/`.
+
+A request without an answer counts as ended only if the process that had it is dead: a client asks each connection who is at its
+other end before it writes. A live process that does not answer fails the run by itself. So while the clients pause nothing is
+under way, and an object that is listed and then not found was lost.
 """
 
 import argparse
@@ -19,11 +23,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlencode
 
+import msgspec
 import psutil
 import pyarrow as pa
 
@@ -47,6 +53,8 @@ ENVIRONMENT = {
 # In the folder for work in progress: what a running server has there.
 _IN_USE = frozenset({"metrics"})
 _PATIENCE_SECONDS = 120.0
+# How long a process may take from the end of its connections to its own: one without a supervisor ends what it does.
+DYING_SECONDS = 60.0
 
 
 @dataclass
@@ -61,6 +69,10 @@ class Site:
     idle: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     stopped: bool = False
     answers: Counter[int] = field(default_factory=Counter)
+    unanswered: list[str] = field(default_factory=list)
+    clients: "list[Future[None]]" = field(default_factory=list)
+    processes: dict[str, psutil.Process] = field(default_factory=dict)
+    """By the name that each gives its requests."""
     stack: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> None:
@@ -74,11 +86,42 @@ class Site:
         return Http(self.server)
 
     @contextmanager
+    def line(self) -> "Iterator[tuple[http.client.HTTPConnection, psutil.Process]]":
+        """Connect to a process, and find out which."""
+        with closing(http.client.HTTPConnection(self.ask().host, timeout=_PATIENCE_SECONDS)) as connection:
+            connection.connect()
+            # What follows goes to the same process, or nowhere.
+            connection.auto_open = 0
+            connection.request("GET", "/api/v1/healthcheck")
+            answer = connection.getresponse()
+            answer.read()
+            name = (answer.getheader("x-request-id") or "").rpartition("-")[0]
+            assert name, "a process gives its name with each answer"
+            with self.lock:
+                if name not in self.processes:
+                    self.processes[name] = self._at_other_end(connection)
+                process = self.processes[name]
+            yield connection, process
+
+    def _at_other_end(self, connection: http.client.HTTPConnection) -> psutil.Process:
+        assert self.server is not None, "started"
+        port = connection.sock.getsockname()[1]
+        try:
+            for child in psutil.Process(self.server.process.pid).children():
+                if any(each.raddr and each.raddr.port == port for each in child.net_connections("tcp")):
+                    return child
+        except psutil.NoSuchProcess:
+            pass
+        raise ConnectionAbortedError("whoever answered is gone")
+
+    @contextmanager
     def paused(self) -> Iterator[None]:
         """Let every client end what it does, and wait."""
         self.running.clear()
         for _ in range(CLIENTS):
-            assert self.idle.acquire(timeout=_PATIENCE_SECONDS), "a client does not come to an end"
+            assert self.idle.acquire(timeout=3 * _PATIENCE_SECONDS), "a client does not come to an end"
+        for client in self.clients:
+            assert not client.done() or client.result(), "a client ended"
         yield
         self.running.set()
 
@@ -110,6 +153,12 @@ class Client:
 
     def work(self) -> None:
         """Work until the end, whatever happens to single requests."""
+        try:
+            self._work()
+        finally:
+            self._site.idle.release()
+
+    def _work(self) -> None:
         while not self._site.stopped:
             if not self._site.running.is_set():
                 self._site.idle.release()
@@ -148,15 +197,16 @@ class Client:
         site, operation = self._site, f"{self._name} {self._number}"
         with site.lock:
             site.histories[self._branch].write_begins(operation, values)
-        status = self._send(f"/repositories/lake/branches/{self._branch}/{where}", query, data)
-        if status is None:
-            # It may have happened or not. The process that had it is dead, so what is shown now stays.
+        url = f"/api/v1/repositories/lake/branches/{self._branch}/{where}?{urlencode(query)}"
+        answer = self._send(operation, url, data)
+        if answer is None or answer[0] >= 500:
+            # It may have happened or not, and is over: what is shown now stays.
             shown = self._shown(values)
             acknowledged = shown == dict(values)
             before = {p: site.histories[self._branch].acknowledged.get(p) for p in values}
             assert acknowledged or shown == before, f"{operation}: {shown} is neither {before} nor {values}"
         else:
-            acknowledged = status in good
+            acknowledged = answer[0] in good
         with site.lock:
             site.histories[self._branch].write_ends(operation, acknowledged=acknowledged)
 
@@ -164,33 +214,42 @@ class Client:
         site, message = self._site, f"{self._name} {self._number}"
         with site.lock:
             site.histories[self._branch].commit_begins(message)
-        commit_id: str | None = None
-        try:
-            status, answer = site.ask()(
-                "POST", f"/repositories/lake/branches/{self._branch}/commits", body={"message": message}
-            )
-            with site.lock:
-                site.answers[status] += 1
-            commit_id = answer["id"] if status == 201 else None
-        except (OSError, http.client.HTTPException):
+        url = f"/api/v1/repositories/lake/branches/{self._branch}/commits"
+        answer = self._send(message, url, msgspec.json.encode({"message": message}), "application/json")
+        if answer is None or answer[0] >= 500:
             return  # Whether it was made, the log will tell.
-        if status != 503:
-            with site.lock:
-                site.histories[self._branch].commit_ends(message, commit_id)
+        status, data = answer
+        with site.lock:
+            made = msgspec.json.decode(data)["id"] if status == 201 else None
+            site.histories[self._branch].commit_ends(message, made)
 
-    def _send(self, path: str, query: dict[str, str], data: bytes) -> int | None:
+    def _send(self, operation: str, url: str, data: bytes, kind: str = "") -> tuple[int, bytes] | None:
+        """Post something, and return the answer; None if it was not sent, or if the process that had it is dead."""
+        process: psutil.Process | None = None
+        headers = {
+            "Authorization": self._site.ask().authorization,
+            **({"Content-Type": kind} if kind else {}),
+        }
         try:
-            status, _, _ = self._site.ask().whole("POST", f"/api/v1{path}", query=query, body=data)
-        except TimeoutError as error:
-            # The process that has it is alive, and may do it at any time: nothing can be said of the path any more.
-            raise AssertionError(f"no answer to {path} in two minutes") from error
-        except (OSError, http.client.HTTPException):
-            time.sleep(0.02)
+            with self._site.line() as (connection, process):
+                connection.request("POST", url, data, headers)
+                answer = connection.getresponse()
+                status, body = answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            if process is None:
+                time.sleep(0.02)
+                return None
+            if not is_dead(process):
+                # It may do it at any time: nothing could be said of the path any more.
+                raise AssertionError(
+                    f"{operation}: process {process.pid} is alive, and did not answer"
+                ) from error
+            with self._site.lock:
+                self._site.unanswered.append(f"{operation}: {process.pid} died")
             return None
         with self._site.lock:
             self._site.answers[status] += 1
-        # An answer of 5xx does not say that nothing happened.
-        return None if status >= 500 else status
+        return status, body
 
     def _shown(self, values: "dict[str, str] | dict[str, Value]") -> "dict[str, Value]":
         return {path: self._stat(path) for path in values}
@@ -209,6 +268,20 @@ class Client:
                 return str(stat["checksum"]) if status == 200 else None
             time.sleep(0.05)
         raise AssertionError(f"the server did not come back in {_PATIENCE_SECONDS:.0f} s")
+
+
+def is_dead(process: psutil.Process) -> bool:
+    """Return whether a process is dead, or dies in a moment: its connections close before it has ended."""
+    end = time.monotonic() + DYING_SECONDS
+    while True:
+        try:
+            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
 
 
 def checksums(ask: Http, ref: str, *, read: bool = False) -> dict[str, str]:
@@ -280,7 +353,7 @@ def run(folder: Path, kinds: Sequence[str], *, seed: int, seconds: float = 0.6) 
         assert ask("POST", "/repositories/lake/branches", body=body)[0] == 201
         site.running.set()
         with ThreadPoolExecutor(CLIENTS) as threads:
-            clients = [
+            site.clients = [
                 threads.submit(Client(site, f"c{n}", BRANCHES[n % 2], f"{seed}-{n}").work)
                 for n in range(CLIENTS)
             ]
@@ -289,17 +362,22 @@ def run(folder: Path, kinds: Sequence[str], *, seed: int, seconds: float = 0.6) 
                     time.sleep(chance.random() * 2 * seconds)
                     strike(site, kind, chance)
                     with site.paused():
-                        site.check(restarted=kind == "supervisor")
-                    for client in clients:
-                        assert not client.done() or client.result(), "a client ended"
+                        try:
+                            site.check(restarted=kind == "supervisor")
+                        except AssertionError as error:
+                            error.add_note("without an answer: " + "; ".join(site.unanswered[-CLIENTS:]))
+                            raise
             finally:
                 site.stopped = True
                 site.running.set()
-        for client in clients:
+        for client in site.clients:
             client.result()
         writes = sum(history.writes for history in site.histories.values())
         commits = sum(len(history.commits) for history in site.histories.values())
-        print(f"acknowledged {writes} writes, {commits} commits; answers {dict(site.answers)}")
+        print(
+            f"acknowledged {writes} writes, {commits} commits; answers {dict(site.answers)}, "
+            f"{len(site.unanswered)} unanswered, each by a process that was killed"
+        )
         return writes + commits
     finally:
         site.stack.close()
