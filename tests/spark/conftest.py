@@ -30,19 +30,26 @@ PYTHONPATH="$PYTHONPATH:{packages}:{other}" exec {python} -S "$@"
 """
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Keep tests with Spark in one process of the run, those of a master together: another would start another Spark."""
-    places = [at for at, item in enumerate(items) if "spark" in item.nodeid.split("/")]
-    ours = sorted((items[at] for at in places), key=_master_of)
-    for at, item in zip(places, ours, strict=True):
+    # Before all others: xdist reads the mark in the same hook.
+    for item in items:
+        if _uses_spark(item):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    yield
+    places = [at for at, item in enumerate(items) if _uses_spark(item)]
+    for at, item in zip(places, sorted((items[at] for at in places), key=_master_of), strict=True):
         items[at] = item
-        item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def _uses_spark(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and "spark" in item.fixturenames
 
 
 def _master_of(item: pytest.Item) -> str:
     assert isinstance(item, pytest.Function)
-    return str(item.callspec.params.get("spark", "")) if hasattr(item, "callspec") else ""
+    return str(item.callspec.params["spark"])
 
 
 @pytest.fixture(scope="session")
