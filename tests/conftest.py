@@ -8,7 +8,9 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("lakebed.testing")
 
-from lakebed.testing.postgres import PostgresServer, running_postgres  # noqa: E402  after the line above
+from lakebed.objects.settings import StoreSettings  # noqa: E402  after the line above
+from lakebed.testing.postgres import PostgresServer, running_postgres  # noqa: E402
+from lakebed.testing.s3_server import s3_server  # noqa: E402
 
 # Named here and not in each folder, so that the folders share one server.
 pytest_plugins = ["tests.client.fixtures"]
@@ -33,3 +35,10 @@ def postgres() -> Iterator[PostgresServer]:
     """A running PostgreSQL, shared: a test that stops it starts its own."""
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreSettings]:
+    """A running S3 server, shared: it takes three seconds to begin. Whoever uses it has a bucket or a folder in one."""
+    with s3_server(tmp_path_factory.mktemp("weed")) as settings:
+        yield settings

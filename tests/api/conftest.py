@@ -9,7 +9,7 @@ import pytest
 from lakebed.objects.settings import StoreSettings
 from lakebed.testing.asgi import AsgiClient
 from lakebed.testing.rest import Rest, open_rest
-from lakebed.testing.s3_server import make_bucket, s3_server
+from lakebed.testing.s3_server import make_bucket
 from lakebed.testing.server_process import ServerProcess, running_server
 from tests.api.clients import high_level
 
@@ -36,11 +36,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(scope="session")
-def s3_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreSettings]:
+def s3_settings(weed: StoreSettings) -> StoreSettings:
     """A real S3 server with a bucket `lake`."""
-    with s3_server(tmp_path_factory.mktemp("s3")) as settings:
-        make_bucket(settings, "lake")
-        yield settings
+    make_bucket(weed, "lake")
+    return weed
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """The S3 driver holds the contract on a real server."""
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,7 @@ from lakebed.objects.open import open_store
 from lakebed.objects.port import ObjectStore
 from lakebed.objects.settings import StoreSettings
 from lakebed.testing.object_suite import ObjectSuite
-from lakebed.testing.s3_server import make_bucket, s3_server
+from lakebed.testing.s3_server import make_bucket
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("s3")]
 
@@ -20,10 +20,9 @@ BUCKET = "conformance"
 
 
 @pytest.fixture(scope="session")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreSettings]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
-        make_bucket(running, BUCKET)
-        yield running
+def settings(weed: StoreSettings) -> StoreSettings:
+    make_bucket(weed, BUCKET)
+    return weed
 
 
 class TestS3Objects(ObjectSuite):

@@ -1,6 +1,6 @@
 """Sites with nothing on them yet, one for each pair of stores."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psycopg
@@ -15,7 +15,7 @@ from lakebed.objects.settings import StoreSettings
 from lakebed.staging.appending import SegmentUse
 from lakebed.testing.lake import Lake
 from lakebed.testing.postgres import PostgresServer
-from lakebed.testing.s3_server import make_bucket, s3_server
+from lakebed.testing.s3_server import make_bucket
 from lakebed.testing.site import Site, local_settings
 
 PAIRS = [
@@ -30,11 +30,10 @@ PAIRS = [
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreSettings]:
+def s3(weed: StoreSettings) -> StoreSettings:
     """A running S3 server with a bucket `lakes`."""
-    with s3_server(tmp_path_factory.mktemp("s3")) as settings:
-        make_bucket(settings, "lakes")
-        yield settings
+    make_bucket(weed, "lakes")
+    return weed
 
 
 @pytest.fixture(scope="session")

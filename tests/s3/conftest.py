@@ -10,7 +10,8 @@ import httpx
 import pytest
 from botocore.config import Config
 
-from lakebed.testing.s3_server import make_bucket, s3_server
+from lakebed.objects.settings import StoreSettings
+from lakebed.testing.s3_server import make_bucket
 from lakebed.testing.server_process import ServerProcess, free_port, running_server
 
 _numbers = count(1)
@@ -57,24 +58,23 @@ class Endpoint:
 
 
 @pytest.fixture(scope="session")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    with s3_server(tmp_path_factory.mktemp("weed")) as settings:
-        make_bucket(settings, "lakes")
-        port = free_port()
-        environment = {
-            "LAKEBED_STORAGE_S3_ENDPOINT": settings.s3_endpoint or "",
-            "LAKEBED_STORAGE_S3_ACCESS_KEY_ID": settings.s3_access_key_id or "",
-            "LAKEBED_STORAGE_S3_SECRET_ACCESS_KEY": settings.s3_secret_access_key or "",
-            "LAKEBED_S3_DOMAIN": "s3.localhost",
-            "LAKEBED_S3_LISTEN": f"127.0.0.1:{port}",
-        }
-        folder = tmp_path_factory.mktemp("lakebed") / "server"
-        with running_server(folder, environment=environment) as process:
-            own = f"http://127.0.0.1:{port}"
-            # The second port opens a little later than the first.
-            with httpx.Client(transport=httpx.HTTPTransport(retries=8)) as client:
-                assert client.get(f"{own}/_health").status_code == 200
-            yield Endpoint(process, own)
+def endpoint(weed: StoreSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    make_bucket(weed, "lakes")
+    port = free_port()
+    environment = {
+        "LAKEBED_STORAGE_S3_ENDPOINT": weed.s3_endpoint or "",
+        "LAKEBED_STORAGE_S3_ACCESS_KEY_ID": weed.s3_access_key_id or "",
+        "LAKEBED_STORAGE_S3_SECRET_ACCESS_KEY": weed.s3_secret_access_key or "",
+        "LAKEBED_S3_DOMAIN": "s3.localhost",
+        "LAKEBED_S3_LISTEN": f"127.0.0.1:{port}",
+    }
+    folder = tmp_path_factory.mktemp("lakebed") / "server"
+    with running_server(folder, environment=environment) as process:
+        own = f"http://127.0.0.1:{port}"
+        # The second port opens a little later than the first.
+        with httpx.Client(transport=httpx.HTTPTransport(retries=8)) as client:
+            assert client.get(f"{own}/_health").status_code == 200
+        yield Endpoint(process, own)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from lakebed.objects.open import open_store
 from lakebed.objects.settings import StoreSettings
 from lakebed.refs.dump_files import list_dumps, open_dump
 from lakebed.testing.postgres import PostgresServer
-from lakebed.testing.s3_server import make_bucket, s3_server
+from lakebed.testing.s3_server import make_bucket
 from lakebed.testing.server_process import ServerProcess, running_server
 
 pytestmark = pytest.mark.server
@@ -30,11 +30,10 @@ OFTEN = {
 }
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreSettings]:
-    with s3_server(tmp_path_factory.mktemp("weed")) as settings:
-        make_bucket(settings, "lakes")
-        yield settings
+@pytest.fixture(scope="session")
+def s3(weed: StoreSettings) -> StoreSettings:
+    make_bucket(weed, "lakes")
+    return weed
 
 
 def client_of(server: ServerProcess) -> Client:
@@ -85,6 +84,7 @@ def is_dumped(namespace: str, settings: StoreSettings, head: str) -> bool:
     return asyncio.run(look())
 
 
+@pytest.mark.xdist_group("postgres")
 def test_postgres_and_s3_while_the_old_server_still_runs(
     postgres: PostgresServer, s3: StoreSettings, tmp_path: Path
 ) -> None:

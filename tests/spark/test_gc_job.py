@@ -3,7 +3,6 @@
 Every kind of garbage goes, and nothing else does.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 
 from lakebed.objects.settings import StoreSettings
 from lakebed.spark.gc.command import app
-from lakebed.testing.s3_server import make_bucket, s3_server
+from lakebed.testing.s3_server import make_bucket
 from lakebed.testing.server_process import running_server
 from tests.server.http import Http
 from tests.spark.conftest import CLUSTER, LOCAL, on
@@ -116,8 +115,7 @@ def test_a_namespace_on_s3_is_collected_by_executors(s3: StoreSettings, tmp_path
                 assert main.read(f"o{number}") == b"content"
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreSettings]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as settings:
-        make_bucket(settings, "collected")
-        yield settings
+@pytest.fixture(scope="session")
+def s3(weed: StoreSettings) -> StoreSettings:
+    make_bucket(weed, "collected")
+    return weed

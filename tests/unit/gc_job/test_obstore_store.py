@@ -2,7 +2,7 @@
 
 import asyncio
 import pickle
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,13 @@ from lakebed.objects.settings import StoreSettings
 from lakebed.spark.gc import obstore_store
 from lakebed.spark.gc.obstore_store import ObstoreStore, open_place
 from lakebed.spark.gc.ports import StorePlace
-from lakebed.testing.s3_server import make_bucket, s3_server
+from lakebed.testing.s3_server import make_bucket
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreSettings]:
-    with s3_server(tmp_path_factory.mktemp("weed")) as settings:
-        make_bucket(settings, "lakes")
-        yield settings
+def s3(weed: StoreSettings) -> StoreSettings:
+    make_bucket(weed, "lakes")
+    return weed
 
 
 @pytest.fixture(params=["folder", "deeper", pytest.param("s3", marks=pytest.mark.server)])
