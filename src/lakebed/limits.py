@@ -31,6 +31,8 @@ KV_VALUE_BYTES_MAX = 64 * MIB
 REF_NAME_BYTES_MAX = 255
 # How much of a text of a request an error repeats: every valid name of a ref, and of a longer text enough to know it by.
 NAME_SHOWN_MAX = 256
+# Characters of one field of an S3 error: what was signed is shown to whoever debugs a client, and may be a whole head.
+S3_ERROR_TEXT_MAX = 4096
 
 # S3 allows 2 KiB of user metadata; eight times that is generous for clients of the REST API.
 METADATA_BYTES_MAX = 16 * KIB

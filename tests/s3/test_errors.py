@@ -16,7 +16,9 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
+from lakebed.env.clock import SystemClock
 from lakebed.errors import ErrorKind
+from lakebed.http.dates import http_date
 from lakebed.s3.kinds import CODES
 from tests.s3.conftest import Endpoint
 from tests.s3.test_objects import code
@@ -151,11 +153,23 @@ class TestOnAServer:
             s3.delete_bucket(Bucket="nowhere")
 
     def test_a_tool_that_was_pointed_at_the_rest_api_is_told(self, endpoint: Endpoint, lake: str) -> None:
-        client = endpoint.client(endpoint_url=f"{endpoint.url}/api/v1")
-        with pytest.raises(ClientError) as refused:
-            client.put_object(Bucket=lake, Key="main/x", Body=b"1")
-        assert code(refused) == ("WrongEndpoint", 400)
-        assert "/api/v1" in str(refused.value)
+        for url in (endpoint.url, endpoint.own_url):
+            client = endpoint.client(endpoint_url=f"{url}/api/v1")
+            for call in (
+                client.list_buckets,
+                lambda: client.create_bucket(Bucket=lake),  # noqa: B023  called at once
+                lambda: client.list_objects_v2(Bucket=lake),  # noqa: B023  called at once
+                lambda: client.list_objects(Bucket=lake, Prefix="main/"),  # noqa: B023  called at once
+                lambda: client.put_object(Bucket=lake, Key="main/x", Body=b"1"),  # noqa: B023  called at once
+                lambda: client.get_object(Bucket=lake, Key="main/x"),  # noqa: B023  called at once
+                lambda: client.create_multipart_upload(Bucket=lake, Key="main/x"),  # noqa: B023  called at once
+                lambda: client.delete_objects(Bucket=lake, Delete={"Objects": [{"Key": "main/x"}]}),  # noqa: B023  called at once
+            ):
+                with pytest.raises(ClientError) as refused:
+                    call()
+                assert code(refused) == ("WrongEndpoint", 400)
+                address = url.removeprefix("http://")
+                assert f"The S3 endpoint is {address} without /api/v1" in str(refused.value)
 
     def test_a_wrong_secret_and_an_unknown_key(self, endpoint: Endpoint, lake: str) -> None:
         for options, told, named in (
@@ -166,6 +180,19 @@ class TestOnAServer:
                 endpoint.client(**options).put_object(Bucket=lake, Key="main/x", Body=b"1")
             assert code(refused) == (told, 403)
             assert named in refused.value.response["Error"]["Message"]
+
+    def test_an_error_repeats_little_of_a_long_request(self, endpoint: Endpoint, lake: str) -> None:
+        for path, headers in (
+            (f"/{lake}/main/{'a' * 20_000}", {}),
+            (f"/{lake}/main/x?{'b' * 20_000}", {}),
+            (f"/{lake}/main/x", {"x-amz-meta-c": "c" * 20_000}),
+        ):
+            signature = f"AWS {endpoint.process.access_key}:{'d' * 20_000}"
+            sent = {"authorization": signature, "x-amz-date": "20260101T000000Z", **headers}
+            for given in (sent, {**sent, "x-amz-date": http_date(SystemClock().now()).decode()}):
+                answer = httpx.get(endpoint.url + path, headers=given)
+                assert answer.status_code == 403
+                assert len(answer.content) < 30_000
 
     def test_a_body_that_is_not_what_was_signed_leaves_nothing(
         self, endpoint: Endpoint, s3: Any, lake: str
@@ -219,7 +246,11 @@ class TestOnAServer:
             f"{endpoint.own_url}/api/v1/repositories",
             auth=(endpoint.process.access_key, endpoint.process.secret_key),
         )
-        assert (rest.status_code, "<Error>" in rest.text) == (400, True)
+        assert (rest.status_code, rest.headers["content-type"]) == (400, "application/json")
+        assert "this address serves S3 and not the REST API" in rest.json()["message"]
+        assert endpoint.url.rpartition(":")[2] in rest.json()["message"]
+        unsigned = httpx.get(f"{endpoint.own_url}/{lake}/main/x")
+        assert (unsigned.status_code, "<Code>AccessDenied</Code>" in unsigned.text) == (403, True)
         assert httpx.get(f"{endpoint.own_url}/_health").status_code == 200
 
     def test_presigned_urls_of_both_versions(self, endpoint: Endpoint, lake: str) -> None:

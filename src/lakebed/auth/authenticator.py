@@ -63,6 +63,8 @@ class Authenticator:
         self._tokens = tokens
         self._clock = clock
         self._throttle = Throttle(clock)
+        # Apart from logins: a tool with a wrong secret does not keep its user from logging in.
+        self._signatures = Throttle(clock, tries="signatures")
         self._embedded = not records.kv.capabilities.engine_time
         self._keyed = hashlib.blake2b(digest_size=32, key=random_bytes(ids, 64))
         self._decoy = encode_access_key(_new_decoy(keyring, ids))
@@ -166,6 +168,30 @@ class Authenticator:
         known = self._signers.get(access_key)
         return known if known is not None else await self._learn_signer(access_key)
 
+    def require_signature(self, access_key: str, secret: Secret, client: str) -> None:
+        """Let a signature from `client` be verified; without an address, failures are not counted.
+
+        Raises:
+            UnavailableError: `TOO_MANY_LOGINS`: too many signatures from there did not hold.
+        """
+        if client and not self._signatures.is_calm:
+            self._signatures.require(
+                self._pair(client, access_key), self._credential(access_key, secret.text)
+            )
+
+    def signature_held(self, access_key: str, secret: Secret, client: str) -> None:
+        """Note that `client` knows a secret: its failures are forgiven, and its signatures never wait."""
+        if client and not (secret.is_proven and self._signatures.is_calm):
+            secret.is_proven = True
+            self._signatures.succeeded(
+                self._pair(client, access_key), self._credential(access_key, secret.text)
+            )
+
+    def signature_failed(self, access_key: str, client: str) -> None:
+        """Count a signature that does not hold."""
+        if client:
+            self._signatures.failed(self._pair(client, access_key))
+
     async def _recall(self, digest: bytes) -> Caller | None:
         if self._embedded or self._must_recheck():
             await self._recheck()
@@ -197,8 +223,7 @@ class Authenticator:
         """Learn who knows a secret, unless the client has failed too often."""
         if not client:
             return await self._learn_basic(digest, access_key, secret)
-        pair = self._digest(f"pair\0{network_of(client)}\0{access_key}".encode("utf-8", "surrogatepass"))
-        credential = self._digest(f"credential\0{access_key}\0{secret}".encode("utf-8", "surrogatepass"))
+        pair, credential = self._pair(client, access_key), self._credential(access_key, secret)
         self._throttle.require(pair, credential)
         try:
             account = await self._learn_basic(digest, access_key, secret)
@@ -207,6 +232,12 @@ class Authenticator:
             raise
         self._throttle.succeeded(pair, credential)
         return account
+
+    def _pair(self, client: str, access_key: str) -> bytes:
+        return self._digest(f"pair\0{network_of(client)}\0{access_key}".encode("utf-8", "surrogatepass"))
+
+    def _credential(self, access_key: str, secret: str) -> bytes:
+        return self._digest(f"credential\0{access_key}\0{secret}".encode("utf-8", "surrogatepass"))
 
     async def _learn_basic(self, digest: bytes, access_key: str, secret: str) -> "_Account":
         key_id = AccessKeyId(access_key) if is_auth_id(access_key) else _NOBODYS_KEY

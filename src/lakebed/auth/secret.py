@@ -9,13 +9,14 @@ from lakebed.auth.caller import Caller
 
 
 class Secret:
-    """The text of a secret and what was derived from it."""
+    """The text of a secret, what was derived from it, and whether somebody has signed with it."""
 
-    __slots__ = ("derived", "text")
+    __slots__ = ("derived", "is_proven", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.derived: dict[str, bytes] = {}
+        self.is_proven = False
 
 
 class Signer:

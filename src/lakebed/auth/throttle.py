@@ -1,4 +1,4 @@
-"""`Throttle`: slows down a client that guesses the secret of an access key.
+"""`Throttle`: slows down a client that guesses the secret of an access key, by logging in or by signing.
 
 Failures are counted for each pair of client and access key, so that nobody else has to wait: not the owner of the key
 at another address, and not another user at the same one. A failure is forgiven after a while; a success forgives all.
@@ -20,12 +20,19 @@ _NETWORK_BITS: Final = 64
 class Throttle:
     """The failures that a worker remembers: those of the pairs that failed last."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, tries: str = "logins") -> None:
+        """`tries` is what the error calls them."""
         self._clock = clock
+        self._tries = tries
         self._failures: dict[bytes, tuple[float, float]] = {}
         """By pair: how many failures count, and when that was true."""
         self._proven: dict[bytes, None] = {}
         """Digests of credentials that were right, those that were used last at the end."""
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no failures are remembered at all: there is nothing to ask for, and nothing to forgive."""
+        return not self._failures
 
     def require(self, pair: bytes, credential: bytes) -> None:
         """Let a try pass; `credential` is a digest of key and secret.
@@ -36,7 +43,7 @@ class Throttle:
         if credential not in self._proven and self._counting(pair) > LOGIN_FAILURES_MAX - 1:
             raise UnavailableError(
                 ErrorKind.TOO_MANY_LOGINS,
-                f"{LOGIN_FAILURES_MAX} logins with this access key have failed: wait a minute and check the secret",
+                f"{LOGIN_FAILURES_MAX} {self._tries} with this access key have failed: wait a minute and check the secret",
             )
 
     def failed(self, pair: bytes) -> None:

@@ -19,6 +19,7 @@ from lakebed.env.work import Workers
 from lakebed.errors import ErrorKind, LakebedError
 from lakebed.format.memo import memo
 from lakebed.http.held import HeldBodies, Hold
+from lakebed.http.proxies import Proxies
 from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, send_reply
 from lakebed.s3.call import Call
 from lakebed.s3.errors import Code, S3Error
@@ -35,6 +36,9 @@ from lakebed.telemetry.requests import RequestMeter
 
 NO_OPERATION: Final = "s3:none"
 """What requests that lead nowhere are counted as."""
+_NO_REPOSITORY: Final = frozenset(
+    {ErrorKind.REPO_NOT_FOUND, ErrorKind.INVALID_REPO_NAME, ErrorKind.PERMISSION_DENIED}
+)
 _NO_BRANCH: Final = frozenset({ErrorKind.BRANCH_NOT_FOUND, ErrorKind.INVALID_BRANCH_NAME})
 _DOMAIN_SEPARATOR: Final = "."
 _NO_QUERY: Final[Mapping[str, str]] = {}
@@ -57,6 +61,7 @@ class S3Services:
     """A name that no other process has."""
     region: str
     held: HeldBodies = field(default_factory=HeldBodies)
+    proxies: Proxies = field(default_factory=Proxies)
     domain: str | None = None
     """Hosts under it name a bucket."""
 
@@ -84,9 +89,11 @@ class S3App:
             request = _request(scope)
             resource = request.raw_path
             bucket, key, virtual = self._target(request)
-            admitted = await self._services.gate.admit(request, virtual_bucket=bucket if virtual else None)
+            admitted = await self._services.gate.admit(
+                request, virtual_bucket=bucket if virtual else None, client=self._client(scope)
+            )
             request = without_empty(request, SUB_RESOURCES)
-            operation = self._table.find(request, _level(bucket, key))
+            operation = self._operation(request, bucket, key)
             place = self._places[operation.name]
             call = Call(
                 request=request,
@@ -117,6 +124,21 @@ class S3App:
         request_header = (b"x-amz-request-id", request_id.encode())
         await send_reply(reply, send, request_header, head=scope["method"] == "HEAD")
         self._meter.observe(place, reply.status, self._services.clock.monotonic() - started)
+
+    def _operation(self, request: Request, bucket: str, key: str) -> Operation:
+        try:
+            return self._table.find(request, _level(bucket, key))
+        except S3Error as error:
+            if _is_rest(bucket, key):
+                raise _wrong_endpoint(request) from error
+            raise
+
+    def _client(self, scope: Scope) -> str:
+        """Return the address that a request comes from."""
+        client: tuple[str, int] | None = scope.get("client")
+        peer = client[0] if client else ""
+        proxies = self._services.proxies
+        return peer if proxies.are_none else proxies.client(peer, headers_of(scope))
 
     def _target(self, request: Request) -> tuple[str, str, bool]:
         """Return bucket and key, and whether the host names the bucket."""
@@ -252,15 +274,14 @@ async def _logged(operation: Operation, call: Call) -> Reply:
 
 async def _explained(error: LakebedError, call: Call, *, writes: bool) -> S3Error:
     """Return the error with what Amazon's clients cannot know: what a ref is, and where the REST API is."""
+    if _is_rest(call.bucket, call.key) and (
+        error.kind in _NO_REPOSITORY
+        or (error.kind is ErrorKind.OBJECT_NOT_FOUND and not await _is_repository(call))
+    ):
+        return _wrong_endpoint(call.request)
     if error.kind is ErrorKind.PERMISSION_DENIED:
         return S3Error(Code.ACCESS_DENIED, "Access Denied: the policies of this user do not allow it.")
     if error.kind in (ErrorKind.REPO_NOT_FOUND, ErrorKind.INVALID_REPO_NAME):
-        if call.bucket == "api" and call.key.startswith("v1"):
-            return S3Error(
-                Code.WRONG_ENDPOINT,
-                "This is the S3 endpoint, and there is no repository 'api': the endpoint of S3 tools ends before "
-                "/api/v1; the REST API takes Basic or Bearer credentials, not AWS signatures.",
-            )
         return S3Error(Code.NO_SUCH_BUCKET, f"{error}: a bucket is a repository", BucketName=call.bucket)
     if writes and error.kind in _NO_BRANCH and await _is_ref(call.session, call.bucket, call.ref):
         return S3Error(
@@ -278,6 +299,29 @@ async def _explained(error: LakebedError, call: Call, *, writes: bool) -> S3Erro
     if translated.code in (Code.NO_SUCH_KEY, Code.NO_SUCH_BRANCH):
         translated.details["Key"] = call.key
     return translated
+
+
+def _is_rest(bucket: str, key: str) -> bool:
+    """Return whether a request names what would be the address of the REST API."""
+    return bucket == "api" and (key == "v1" or key.startswith("v1/"))
+
+
+def _wrong_endpoint(request: Request) -> S3Error:
+    host = request.headers.get("host", "")
+    return S3Error(
+        Code.WRONG_ENDPOINT,
+        f"This is the address of the REST API, which takes Basic or Bearer credentials and no AWS signatures. "
+        f"The S3 endpoint is {host} without /api/v1: set the endpoint of your S3 tool to that.",
+        Endpoint=host,
+    )
+
+
+async def _is_repository(call: Call) -> bool:
+    try:
+        await call.session.repositories.get(call.bucket)
+    except LakebedError:
+        return False
+    return True
 
 
 async def _is_ref(session: Session, repository: str, ref: str) -> bool:

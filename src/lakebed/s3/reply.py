@@ -4,6 +4,7 @@ from typing import Final
 
 from lakebed.http.reply import Headers, Reply
 from lakebed.http.sandbox import NO_SNIFF
+from lakebed.limits import S3_ERROR_TEXT_MAX
 from lakebed.s3.errors import S3Error
 from lakebed.s3.xml import DECLARATION, element
 
@@ -17,12 +18,15 @@ def xml_reply(document: str, *, headers: Headers = ()) -> Reply:
 
 def error_reply(error: S3Error, *, resource: str, request_id: str) -> Reply:
     """Return an error as clients read it."""
-    details = "".join(element(name, text) for name, text in error.details.items())
-    body = (
-        f"<Error>{element('Code', error.code.text)}{element('Message', error.message)}{details}"
-        f"{element('Resource', resource)}{element('RequestId', request_id)}</Error>"
-    )
+    fields = {"Code": error.code.text, "Message": error.message, **error.details, "Resource": resource}
+    told = "".join(element(name, _cut(text)) for name, text in fields.items())
+    body = f"<Error>{told}{element('RequestId', request_id)}</Error>"
     headers = _XML
     if error.code.status in (429, 503):
         headers = (*_XML, (b"retry-after", b"1"))
     return Reply(error.code.status, (DECLARATION + body).encode("utf-8", "replace"), headers)
+
+
+def _cut(text: str) -> str:
+    """Return a text that may have come from a client; of a long one, as much as is needed to recognise it."""
+    return text if len(text) <= S3_ERROR_TEXT_MAX else f"{text[:S3_ERROR_TEXT_MAX]}…"

@@ -43,6 +43,9 @@ _HEALTH: Final = b"/_health"
 _MISDIRECTED: Final = (
     "the server does not answer to this Host: use one of `http.hosts`, or localhost with --quickstart"
 )
+_ONLY_S3: Final = (
+    "this address serves S3 and not the REST API: point the client at the address that `listen` names,"
+)
 # A request makes hundreds of objects and no cycles: looking for some every 700 of them took a tenth of its time.
 _GARBAGE_THRESHOLD: Final = 20_000
 
@@ -87,6 +90,8 @@ class WorkerApp:
             await _answer_early(path, send)
         elif self._hosts is not None and _is_misdirected(scope, self._hosts):
             await _answer_json(send, 421, _MISDIRECTED)
+        elif path.startswith(_REST) and not is_s3_request(scope, domain=self._config.s3_domain):
+            await _answer_json(send, 400, f"{_ONLY_S3} port {self._config.port}")
         else:
             await self._s3(scope, receive, send)
 
@@ -139,6 +144,7 @@ class WorkerApp:
                 workers=wired.engine.transfers,
                 process=self._process,
                 held=services.held,
+                proxies=services.front.proxies,
                 region=config.s3_region or "us-east-1",
                 domain=config.s3_domain,
             ),

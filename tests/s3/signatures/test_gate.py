@@ -9,6 +9,8 @@ from botocore.credentials import Credentials
 from msgspec.structs import replace
 
 from lakebed.auth.auth import Auth
+from lakebed.errors import ErrorKind, UnavailableError
+from lakebed.limits import LOGIN_FAILURES_MAX, LOGIN_FAILURES_SECONDS
 from lakebed.model.auth import IssuedKey
 from lakebed.s3.errors import Code, S3Error
 from lakebed.s3.request import Request
@@ -218,3 +220,64 @@ async def test_a_signature_names_each_header_once(installed: World) -> None:
     again = replace(request, headers={**request.headers, "authorization": named})
 
     assert await refusal(gate_of(installed.auth, installed), again) is Code.AUTHORIZATION_HEADER_MALFORMED
+
+
+async def tried(gate: Gate, request: Request, *, client: str = "192.0.2.1") -> str:
+    try:
+        await gate.admit(request, client=client)
+    except S3Error as error:
+        return error.code.text
+    except UnavailableError as error:
+        return error.kind.value
+    return "in"
+
+
+@pytest.mark.parametrize("signer", [lambda pair: S3SigV4Auth(pair, "s3", "us-east-1"), HmacV1Auth])
+async def test_a_client_whose_signatures_do_not_hold_has_to_wait_and_others_do_not(
+    installed: World, signer: Callable[[Credentials], Any]
+) -> None:
+    gate = gate_of(installed.auth, installed)
+    other = await installed.auth.credentials.create("admin")
+    good = signed_by(signer(Credentials(PAIR.access_key_id, PAIR.secret_access_key)))
+    wrong = signed_by(signer(Credentials(PAIR.access_key_id, "a guess")))
+
+    outcomes = [await tried(gate, wrong) for _ in range(LOGIN_FAILURES_MAX + 5)]
+
+    waits = ErrorKind.TOO_MANY_LOGINS.value
+    assert outcomes == ["SignatureDoesNotMatch"] * LOGIN_FAILURES_MAX + [waits] * 5
+    assert await tried(gate, good) == waits
+    assert await tried(gate, good, client="192.0.2.2") == "in"
+    assert await tried(gate, signed_with(other.id, other.secret_access_key)) == "in"
+    # It was right from another address, so it is no guess from this one either.
+    assert await tried(gate, good) == "in"
+    # That forgave the failures of this client.
+    assert await tried(gate, wrong) == "SignatureDoesNotMatch"
+
+
+async def test_an_owner_who_has_signed_before_is_not_held_up_by_a_guesser(installed: World) -> None:
+    gate = gate_of(installed.auth, installed)
+    good = signed_with(PAIR.access_key_id, PAIR.secret_access_key)
+    wrong = signed_with(PAIR.access_key_id, "a guess")
+    assert await tried(gate, good) == "in"
+    for name in ("ann", "bob", "cy"):
+        for _ in range(LOGIN_FAILURES_MAX + 1):
+            await tried(gate, wrong)
+        # A change of users clears what was recognised, but not that the secret was right.
+        await installed.auth.users.create(name)
+        assert await tried(gate, good) == "in"
+
+
+async def test_failures_are_forgiven_with_time(installed: World) -> None:
+    gate = gate_of(installed.auth, installed)
+    for _ in range(LOGIN_FAILURES_MAX + 1):
+        await tried(gate, signed_with(PAIR.access_key_id, "a guess"))
+    installed.clock.advance(LOGIN_FAILURES_SECONDS / LOGIN_FAILURES_MAX)
+    assert await tried(gate, signed_with(PAIR.access_key_id, PAIR.secret_access_key)) == "in"
+
+
+async def test_a_clock_that_is_off_is_no_guess(installed: World) -> None:
+    gate = gate_of(installed.auth, installed)
+    good = signed_with(PAIR.access_key_id, PAIR.secret_access_key)
+    installed.clock.advance(1_000)
+    outcomes = {await tried(gate, good) for _ in range(LOGIN_FAILURES_MAX + 2)}
+    assert outcomes == {"RequestTimeTooSkewed"}

@@ -34,6 +34,18 @@ class Signers(Protocol):
         """Return the owner of an access key and its secret; None if nobody has such a key."""
         ...
 
+    def require_signature(self, access_key: str, secret: Secret, client: str) -> None:
+        """Let a signature be verified, unless too many from `client` have failed (`UnavailableError`)."""
+        ...
+
+    def signature_held(self, access_key: str, secret: Secret, client: str) -> None:
+        """Note that a signature holds."""
+        ...
+
+    def signature_failed(self, access_key: str, client: str) -> None:
+        """Count a signature that does not hold."""
+        ...
+
 
 class Admitted(msgspec.Struct, frozen=True):
     """Who a request comes from, and what they signed about its body."""
@@ -63,11 +75,14 @@ class Gate:
         self._region = region
         self._seen: dict[_Head, _Seen] = {}
 
-    async def admit(self, request: Request, *, virtual_bucket: str | None = None) -> Admitted:
-        """Return who `request` comes from. `virtual_bucket` is the bucket that the host names.
+    async def admit(
+        self, request: Request, *, virtual_bucket: str | None = None, client: str = ""
+    ) -> Admitted:
+        """Return who `request` comes from. `virtual_bucket` is the bucket that the host names, `client` an address.
 
         Raises:
             S3Error: the request is not signed, or not well.
+            UnavailableError: `TOO_MANY_LOGINS`: too many signatures from `client` did not hold.
         """
         head = (request.method, request.raw_path, request.raw_query, tuple(request.headers.items()))
         seen = self._seen.get(head)
@@ -85,12 +100,19 @@ class Gate:
         if seen is not None and seen.secret is signer.secret:
             require_time(seen.signed, now)
             return Admitted(signer.caller, seen.verified)
-        if isinstance(signed, SignedV4):
-            verified = verify_v4(request, signed, signer.secret, now=now, region=self._region)
-            if signed.is_presigned:
-                self._remember(head, _Seen(signed, verified, signer.secret))
-        else:
-            verified = verify_v2(request, signed, signer.secret, now=now, virtual_bucket=virtual_bucket)
+        self._signers.require_signature(signed.access_key, signer.secret, client)
+        try:
+            if isinstance(signed, SignedV4):
+                verified = verify_v4(request, signed, signer.secret, now=now, region=self._region)
+            else:
+                verified = verify_v2(request, signed, signer.secret, now=now, virtual_bucket=virtual_bucket)
+        except S3Error as error:
+            if error.code is Code.SIGNATURE_DOES_NOT_MATCH:
+                self._signers.signature_failed(signed.access_key, client)
+            raise
+        self._signers.signature_held(signed.access_key, signer.secret, client)
+        if isinstance(signed, SignedV4) and signed.is_presigned:
+            self._remember(head, _Seen(signed, verified, signer.secret))
         return Admitted(signer.caller, verified)
 
     def _remember(self, head: _Head, seen: _Seen) -> None:
