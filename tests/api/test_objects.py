@@ -32,6 +32,24 @@ async def test_an_upload_answers_with_what_is_known_of_it(admin: AsgiClient) -> 
     assert "metadata" not in bare.json()
 
 
+async def test_the_same_bytes_again_are_no_change_unless_they_are_asked_for(admin: AsgiClient) -> None:
+    await _put(admin, "a")
+    assert (await admin("POST", f"{BRANCH}/commits", json={"message": "first"})).status == 201
+    committed = (await admin("GET", f"{READ}/stat", query={"path": "a"})).json()
+    uploaded = (await _put(admin, "a")).json()
+    assert uploaded["physical_address"] != committed["physical_address"]
+
+    assert (await admin("GET", f"{BRANCH}/diff")).json()["results"] == []
+    refused = await admin("POST", f"{BRANCH}/commits", json={"message": "again"})
+    assert (refused.status, "no changes" in refused.message) == (400, True)
+    assert (await admin("GET", f"{READ}/stat", query={"path": "a"})).json() == committed
+
+    uploaded = (await _put(admin, "a")).json()
+    taken = await admin("POST", f"{BRANCH}/commits", json={"message": "repair", "take_staged": True})
+    assert taken.status == 201
+    assert (await admin("GET", f"{READ}/stat", query={"path": "a"})).json() == uploaded
+
+
 async def test_a_download_has_the_headers_that_clients_rely_on(admin: AsgiClient) -> None:
     await _put(admin, "a", content_type="text/plain")
     answer = await admin("GET", READ, query={"path": "a"})

@@ -60,6 +60,20 @@ def test_a_commit_of_nothing_is_refused_unless_it_is_meant(filled: Repo) -> None
     assert filled.branch("main").commit("Nothing", allow_empty=True).message == "Nothing"
 
 
+def test_a_commit_takes_what_equals_the_committed_object_if_it_is_meant(filled: Repo) -> None:
+    main = filled.branch("main")
+    lost = main.stat("a").physical_address
+    main.write("a", main.read("a"))
+    with pytest.raises(InvalidInputError):
+        main.commit("No change")
+    assert main.stat("a").physical_address == lost
+
+    main.write("a", main.read("a"))
+    main.commit("Repair", take_staged=True)
+
+    assert main.stat("a").physical_address != lost
+
+
 def test_a_branch_sees_its_own_changes_until_it_is_merged(filled: Repo) -> None:
     main, fix = filled.branch("main"), filled.branch("fix")
     fix.create(main)

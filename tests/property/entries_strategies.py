@@ -15,11 +15,14 @@ paths = st.one_of(
 
 
 def entry(path: str, content: int, place: int) -> Entry:
-    """Return an entry; `content` decides its identity, `place` only its address and time."""
+    """Return an entry; `content` decides its identity, `place` only its address and time.
+
+    Places 3 and 4 are outside the namespace: one address, at two times. Content 4 has no checksum.
+    """
     return Entry(
         path=Path(path),
-        address=f"data/slice/{content}-{place}",
-        checksum=f"{content:032x}",
+        address=f"data/slice/{content}-{place}" if place < 3 else f"s3://elsewhere/{content}",
+        checksum=f"{content:032x}" if content != 4 else "",
         size_bytes=content,
         mtime=Instant(1_700_000_000_000_000 + place),
         content_type="text/plain" if content % 2 else "",
@@ -27,7 +30,7 @@ def entry(path: str, content: int, place: int) -> Entry:
     )
 
 
-fields = st.tuples(st.integers(0, 3), st.integers(0, 2))
+fields = st.tuples(st.integers(0, 4), st.integers(0, 4))
 trees = st.dictionaries(paths, fields, max_size=30).map(
     lambda chosen: {path: entry(path, *chosen[path]) for path in sorted(chosen)}
 )

@@ -9,10 +9,19 @@ from tests.property.entries_strategies import changes, paths, trees
 
 from lakebed.format.blocks import block_changes, block_entries, change_block, entry_block
 from lakebed.format.columns import align, search
+from lakebed.format.compare import identities_differ
 from lakebed.format.cut import key_hashes
-from lakebed.format.diff import DIFF_SCHEMA, compare_blocks, diff_blocks, merge_blocks
+from lakebed.format.diff import DIFF_SCHEMA, compare_blocks, diff_blocks, mark_conflicts, merge_blocks
 from lakebed.format.hashing import range_hash
-from lakebed.format.merge import apply_changes, as_changes, as_tombstones, newest_wins, without_tombstones
+from lakebed.format.identity import alike
+from lakebed.format.merge import (
+    apply_changes,
+    as_changes,
+    as_tombstones,
+    keep_alike,
+    newest_wins,
+    without_tombstones,
+)
 from lakebed.format.ranges import decode_range, encode_range
 from lakebed.model.diffs import ChangeCounts, DiffType, MergeStrategy
 from lakebed.model.entries import Entry, Tombstone
@@ -46,15 +55,53 @@ def test_without_tombstones_leaves_the_entries(run):
     assert block_entries(kept) == [c for c in run.values() if isinstance(c, Entry)]
 
 
-@given(trees, changes)
-def test_apply_equals_changing_a_dict(tree, run):
+@given(trees, changes, st.booleans())
+def test_apply_equals_changing_a_dict(tree, run, exact):
     entries = entry_block(tree.values())
-    result, counts = apply_changes(entries, change_block(run.values()))
+    result, counts = apply_changes(entries, change_block(run.values()), exact=exact)
 
-    model, model_counts = rowcode.apply_changes(tree, run)
+    model, model_counts = rowcode.apply_changes(tree, run, exact=exact)
     assert block_entries(result) == [model[path] for path in sorted(model)]
     assert counts == model_counts
     assert (result is entries) == (model == tree)
+
+
+@given(trees, changes)
+def test_keeping_what_is_alike_equals_choosing_path_by_path(tree, run):
+    committed = entry_block(tree.values())
+    kept = keep_alike(change_block(run.values()), committed)
+
+    assert block_changes(kept) == list(rowcode.keep_alike(run, tree).values())
+    assert apply_changes(committed, kept, exact=True)[0].equals(
+        apply_changes(committed, change_block(run.values()))[0]
+    )
+
+
+@given(trees, trees)
+def test_alike_is_one_rule_for_two_entries_and_for_many(left, right):
+    paths = sorted({*left} & {*right})
+    rows = np.arange(len(paths))
+    blocks = [entry_block([side[path] for path in paths]) for side in (left, right)]
+
+    differ = identities_differ(blocks[0], rows, blocks[1], rows)
+    assert [not alike(left[path], right[path]) for path in paths] == differ.tolist()
+    assert [not rowcode.alike(left[path], right[path]) for path in paths] == differ.tolist()
+
+
+@given(trees, trees, trees)
+def test_a_difference_is_a_conflict_if_the_other_side_made_another_one(base, left, right):
+    found = diff_blocks(entry_block(base.values()), entry_block(right.values()))
+    marked = mark_conflicts(found, entry_block(base.values()), entry_block(left.values()))
+
+    expected = [
+        DiffType.CONFLICT
+        if not rowcode.alike(left.get(entry.path), base.get(entry.path))
+        and not rowcode.alike(left.get(entry.path), right.get(entry.path))
+        else kind
+        for kind, entry in rowcode.diff(base, right)
+    ]
+    assert [DiffType(kind) for kind in marked.column("type").to_pylist()] == expected
+    assert marked.drop_columns(["type"]).equals(found.drop_columns(["type"]))
 
 
 @given(trees, changes, st.integers(0, 20))
@@ -102,7 +149,7 @@ def test_three_way_merge_equals_deciding_path_by_path(base, source, dest, strate
         entry_block(dest.values()),
         strategy=strategy,
     )
-    result, _ = apply_changes(entry_block(dest.values()), decided.changes)
+    result, _ = apply_changes(entry_block(dest.values()), decided.changes, exact=True)
 
     model, conflicts = rowcode.merge(base, source, dest, strategy)
     assert decided.conflicts.to_pylist() == (conflicts if strategy is MergeStrategy.NONE else [])
@@ -116,7 +163,7 @@ def test_merging_a_side_that_did_not_change_gives_the_other(base, other):
     forward = merge_blocks(ours, theirs, ours, strategy=MergeStrategy.NONE)
     backward = merge_blocks(ours, ours, theirs, strategy=MergeStrategy.NONE)
 
-    assert apply_changes(ours, forward.changes)[0].equals(theirs)
+    assert apply_changes(ours, forward.changes, exact=True)[0].equals(theirs)
     assert apply_changes(theirs, backward.changes) == (theirs, ChangeCounts())
 
 

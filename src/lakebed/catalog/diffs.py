@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
 
 from lakebed.auth.actions import Action
@@ -13,9 +12,8 @@ from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
 from lakebed.committed.trees import Trees
 from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
-from lakebed.format.diff import DIFF_SCHEMA
+from lakebed.format.diff import DIFF_SCHEMA, mark_conflicts
 from lakebed.limits import LIST_PAGE_DEFAULT, LIST_PAGE_MAX, SWAP_ATTEMPTS_MAX
-from lakebed.model.diffs import DiffType
 from lakebed.model.ids import CommitId, MetarangeId, parse_branch_name
 from lakebed.model.repository import Repository
 from lakebed.refs.expressions import View as RefView
@@ -183,21 +181,5 @@ async def _with_conflicts(
                 yield block
                 continue
             keys = block.column("key")
-            ours = _identities(await trees.lookup_many(left, keys), "ours")
-            theirs = _identities(await trees.lookup_many(base, keys), "before")
-            frame = pl.DataFrame(pl.from_arrow(block))
-            joined = frame.join(ours, on="key", how="left", maintain_order="left").join(
-                theirs, on="key", how="left", maintain_order="left"
-            )
-            wanted = (
-                pl.when(pl.col("type") == DiffType.REMOVED.value).then(None).otherwise(pl.col("identity"))
-            )
-            conflict = pl.col("ours").ne_missing(pl.col("before")) & pl.col("ours").ne_missing(wanted)
-            marked = joined.with_columns(
-                type=pl.when(conflict).then(pl.lit(DiffType.CONFLICT.value)).otherwise(pl.col("type"))
-            )
-            yield marked.select(DIFF_SCHEMA.names).to_arrow().cast(DIFF_SCHEMA)
-
-
-def _identities(block: pa.Table, name: str) -> pl.DataFrame:
-    return pl.DataFrame(pl.from_arrow(block.select(["key", "identity"]))).rename({"identity": name})
+            ours, before = await trees.lookup_many(left, keys), await trees.lookup_many(base, keys)
+            yield mark_conflicts(block, before, ours)

@@ -18,6 +18,8 @@ What a repeat finds in each case:
     in 2, outcome unknown   used    stands, or arrives late  the same success once it stands
     in 2, overwritten since used    stood                    as between 1 and 2: nothing is staged
     after 2, reply lost     used    stands                   the same success
+    after 2, and a commit   used    gone: the commit kept a  the same success: the token has this call's checksum,
+    with equal content              row that is alike        and the path shows what is alike
     before 3                used    none                     as between 1 and 2
 
 A claim without an entry costs the client a second upload. Staging again instead could erase an acknowledged write: a
@@ -42,6 +44,7 @@ from lakebed.errors import (
     UnavailableError,
     is_unknown,
 )
+from lakebed.format.identity import alike
 from lakebed.format.links import decode_link, encode_link
 from lakebed.kv.port import Expect, Version, prefix_end
 from lakebed.limits import CLAIM_SECONDS, SWAP_ATTEMPTS_MAX
@@ -225,6 +228,9 @@ class LinkTokens:
         if standing is not None and (standing.address, standing.checksum) == (entry.address, entry.checksum):
             return standing
         if found.token.checksum == entry.checksum:
+            if standing is not None and alike(standing, entry):
+                # The entry was alike to the committed one, whose address a commit has kept.
+                return standing
             require_settled(f"address {entry.address!r} is being linked", found.token.used_at, now=now)
         raise _refused(
             f"address {entry.address!r} was linked before, and {entry.path!r} does not show it: "

@@ -160,10 +160,13 @@ class Multipart:
         require_small(completed.metadata)
         opened = await self._open(upload, used=True)
         address, token = opened.found.address, opened.found.token
-        checksum, size_bytes = token.checksum, 0
+        checksum = token.checksum
         if token.used_at is None:
             checksum = await self._completed(opened, upload.upload, completed.parts)
             size_bytes = await self._size(opened.store, address)
+        else:
+            made = await opened.store.head(address)
+            size_bytes = made.size_bytes if made is not None else 0
         entry = Entry(
             path=parse_path(upload.path),
             address=address,

@@ -15,7 +15,8 @@ Completing. Each of 1, 3 and 5 is one swap of the upload's record:
     before 1                completes                                completes
     between 1 and 3         completes: if the store has no such      refused: the object may be made already
                             upload any more, it has the object
-    between 3 and 5         the same success if the entry stands;    as with the same parts
+    between 3 and 5         the same success if the entry stands,    as with the same parts
+                            or a committed one that is alike;
                             otherwise 503 for `CLAIM_SECONDS`, then
                             refused: upload again
     after 5                 the same success                         the same success
@@ -399,7 +400,7 @@ class PartUploads:
         """Answer for the call that claimed an upload: by the entry that stands."""
         upload = found.upload
         standing = await self._engine.shown(found.repo, upload.branch, upload.path)
-        if standing is not None and standing.address == upload.address:
+        if standing is not None and (standing.address == upload.address or _shows(standing, upload)):
             await self._note_completed(found)
             return upload.checksum
         now = await self._engine.parts.kv.now()
@@ -519,6 +520,13 @@ def _etag(parts: Sequence[UploadedPart]) -> str:
     """Return the ETag of an object made of these parts: it tells one list of parts from another."""
     md5s = b"".join(bytes.fromhex(part.md5) for part in parts)
     return f"{hashlib.md5(md5s, usedforsecurity=False).hexdigest()}-{len(parts)}"
+
+
+def _shows(entry: Entry, upload: PartUpload) -> bool:
+    """Return whether an entry is alike to the one that an upload has staged: a commit may have kept that one's address."""
+    metadata = {name: value for name, value in entry.metadata.items() if name != PARTS_KEY}
+    shown = (entry.checksum, entry.content_type, metadata)
+    return not entry.is_external and shown == (upload.checksum, upload.content_type, dict(upload.metadata))
 
 
 def _part_sizes(parts: Sequence[UploadedPart]) -> dict[str, str]:

@@ -16,6 +16,13 @@ def commit(
     message: MessageOption,
     meta: MetadataOption = None,
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Commit even without changes.")] = False,
+    take_staged: Annotated[
+        bool,
+        typer.Option(
+            "--take-staged",
+            help="Commit also what equals the committed objects: their bytes were lost and uploaded again.",
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Commit what is uncommitted on a branch.
@@ -24,7 +31,9 @@ def commit(
     """
     with Client() as client:
         handle = branch_of(client, branch)
-        made = handle.commit(message, metadata=parse_pairs(meta or []), allow_empty=allow_empty)
+        made = handle.commit(
+            message, metadata=parse_pairs(meta or []), allow_empty=allow_empty, take_staged=take_staged
+        )
     if json:
         print_json(made)
     else:

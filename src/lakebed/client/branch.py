@@ -84,10 +84,15 @@ class Branch(Ref):
         *,
         metadata: Mapping[str, str] | None = None,
         allow_empty: bool = False,
+        take_staged: bool = False,
         date: int | None = None,
     ) -> CommitInfo:
-        """Commit what is uncommitted."""
-        body = {"message": message, "metadata": metadata, "allow_empty": allow_empty, "date": date}
+        """Commit what is uncommitted.
+
+        An object with the content, content type and metadata of the committed one is no change, and the committed one
+        stays. With `take_staged` it takes that one's place: for an object that was lost and uploaded again.
+        """
+        body = _commit_body(message, metadata, allow_empty=allow_empty, take_staged=take_staged, date=date)
         return decode(self._change_head("commits", body=body), CommitInfo)
 
     def start_commit(
@@ -96,10 +101,11 @@ class Branch(Ref):
         *,
         metadata: Mapping[str, str] | None = None,
         allow_empty: bool = False,
+        take_staged: bool = False,
         date: int | None = None,
     ) -> HeadTask[CommitInfo, CommitInfo]:
         """Begin to commit what is uncommitted; `wait` returns the commit. For what takes longer than a connection lasts."""
-        body = {"message": message, "metadata": metadata, "allow_empty": allow_empty, "date": date}
+        body = _commit_body(message, metadata, allow_empty=allow_empty, take_staged=take_staged, date=date)
         path = self._branch("commits", "async")
         started = decode(self._transport.post(*path, body=body), _Started)
         return HeadTask(self._transport, path, started.id, of=CommitInfo, made=lambda commit: commit)
@@ -440,6 +446,19 @@ class Branch(Ref):
 
     def _branch(self, *below: str) -> tuple[str, ...]:
         return ("repositories", self.repo, "branches", self.name, *below)
+
+
+def _commit_body(
+    message: str,
+    metadata: Mapping[str, str] | None,
+    *,
+    allow_empty: bool,
+    take_staged: bool,
+    date: int | None,
+) -> dict[str, Any]:
+    body = {"message": message, "metadata": metadata, "allow_empty": allow_empty, "date": date}
+    # A word of ours, which another server need not know.
+    return {**body, "take_staged": True} if take_staged else body
 
 
 def _merge_body(

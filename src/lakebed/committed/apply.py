@@ -42,8 +42,12 @@ async def apply(
     changes: AsyncIterator[pa.Table],
     *,
     nonce: Nonce,
+    exact: bool,
 ) -> tuple[Tree, ChangeCounts]:
-    """Store `base` with the changes, in key order over all blocks, and return it and what differs by identity."""
+    """Store `base` with the changes, in key order over all blocks, and return it and what differs for a user.
+
+    Rows that are alike to those below change nothing, unless `exact`. A range in which nothing changes is kept.
+    """
     counts = ChangeCounts()
 
     async def edit(step: Edit | Whole) -> tuple[Piece, ChangeCounts]:
@@ -53,7 +57,7 @@ async def apply(
             return await workers.run(apply_changes, empty_entries(), step.changes)
         info = base.ranges[step.index]
         rows = (await reader.range(info)).between(step.start, step.stop)
-        edited, changed = await workers.run(apply_changes, rows, step.changes)
+        edited, changed = await workers.run(apply_changes, rows, step.changes, exact=exact)
         if edited is rows and edited.num_rows == info.count:
             return Whole(info, base.is_last(step.index)), changed
         return edited, changed

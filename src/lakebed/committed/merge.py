@@ -162,7 +162,7 @@ class Merge:
         resolution = self._kept.pop(span.start, None)
         if resolution is None:
             _, resolution = await self._resolve(span)
-        merged, counts = await self._workers.run(apply_changes, rows, resolution.changes)
+        merged, counts = await self._workers.run(apply_changes, rows, resolution.changes, exact=True)
         return (Part.of(self._dest, dest, span) if merged is rows else merged), counts
 
     async def _resolve(self, span: Span) -> tuple[Span, Resolution]:

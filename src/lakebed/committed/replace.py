@@ -110,5 +110,5 @@ def _replaced(
     """Return the rows of a range in the gaps, with `new` over them, and how that differs from `old`."""
     kept = [opened.between(start, stop) for start, stop in gaps]
     below = pa.concat_tables([old.slice(0, 0), *kept])
-    merged = new if below.num_rows == 0 else apply_changes(below, as_changes(new))[0]
+    merged = new if below.num_rows == 0 else apply_changes(below, as_changes(new), exact=True)[0]
     return merged, compare_blocks(old, merged).counts

@@ -37,7 +37,7 @@ class WrittenTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedTree:
-    """A tree made from another, and what changed by identity."""
+    """A tree made from another, and what changed for a user."""
 
     id: MetarangeId
     counts: ChangeCounts
@@ -117,9 +117,17 @@ class Trees:
         return WrittenTree(id=tree.id, count=tree.count)
 
     async def apply(
-        self, base: MetarangeId, changes: pa.Table | AsyncIterator[pa.Table], *, nonce: Nonce
+        self,
+        base: MetarangeId,
+        changes: pa.Table | AsyncIterator[pa.Table],
+        *,
+        nonce: Nonce,
+        exact: bool = False,
     ) -> AppliedTree:
-        """Store `base` with change blocks, in key order, applied. If no row changes, the result is `base` itself."""
+        """Store `base` with change blocks, in key order, applied. If no row changes, the result is `base` itself.
+
+        A row that a user cannot tell from the one below is no change, unless `exact`.
+        """
         tree, counts = await apply.apply(
             self._reader,
             self._writer,
@@ -127,6 +135,7 @@ class Trees:
             await self._reader.tree(base),
             _blocks(changes),
             nonce=nonce,
+            exact=exact,
         )
         return AppliedTree(id=tree.id, counts=counts)
 

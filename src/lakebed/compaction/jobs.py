@@ -19,6 +19,7 @@ from lakebed.compaction.guard import install_refusal, place_of
 from lakebed.compaction.planner import level_of
 from lakebed.errors import ConflictError, ErrorKind
 from lakebed.format.blocks import empty_changes
+from lakebed.format.merge import keep_alike
 from lakebed.model.branch import Branch
 from lakebed.model.compaction import Job, JobKind, Output, TreeOutput
 from lakebed.model.diffs import ChangeCounts
@@ -111,7 +112,7 @@ class JobRunner:
             aclosing(self._blocks(repo, job, reading)) as staged,
             aclosing(changes.counted(staged)) as blocks,
         ):
-            applied = await trees.apply(below, blocks, nonce=nonce)
+            applied = await trees.apply(below, blocks, nonce=nonce, exact=spec.compacted is not None)
         counts = applied.counts if spec.compacted is None else changes.counts
         known = {info.id for info in await trees.ranges(below)}
         written = sum(info.bytes for info in await trees.ranges(applied.id) if info.id not in known)
@@ -168,20 +169,24 @@ class _Changes:
         async for block in blocks:
             self.rows += block.num_rows
             self.bytes += block.nbytes
-            # Over the commit's own tree, `apply` counts by itself.
-            if self._before is not None and block.num_rows:
-                await self._recount(self._before, block)
-            yield block
+            # Over the commit's own tree, `apply` counts by itself, and keeps the rows that are alike.
+            if self._before is None or not block.num_rows:
+                yield block
+            else:
+                yield await self._recount(self._before, block)
 
-    async def _recount(self, before: MetarangeId, block: pa.Table) -> None:
+    async def _recount(self, before: MetarangeId, block: pa.Table) -> pa.Table:
+        """Keep the counts, and return the changes with the commit's rows where those are alike."""
         keys = block.column("key")
+        base = await self._trees.lookup_many(self._base, keys)
         self.counts = await self._parts.workers.run(
             recounted,
             self.counts,
-            base=await self._trees.lookup_many(self._base, keys),
+            base=base,
             before=await self._trees.lookup_many(before, keys),
             changes=block,
         )
+        return await self._parts.workers.run(keep_alike, block, base)
 
 
 def _only(branch: Branch, layers: tuple[Layer, ...]) -> Branch:

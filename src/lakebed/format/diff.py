@@ -1,8 +1,8 @@
 """Differences between blocks, and the three-way decision, on whole blocks. Pure.
 
-A diff is what a user sees: it compares identities. The three-way merge is
+A diff is what a user sees: it shows what is not alike (`format.compare`). The three-way merge is
 decided path by path in this order, where "equal" means equal in every column
-(both absent is equal too) and "alike" means equal identities:
+(both absent is equal too):
 
     dest equal to base      the source's row, or its absence, is taken
     source equal to base    the dest's stays
@@ -22,13 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.format.blocks import ENTRY_SCHEMA
-from lakebed.format.columns import Ints, Mask, align, column, take
+from lakebed.format.columns import Ints, Mask, align, column, mask, take
 from lakebed.format.compare import identities_differ, rows_differ
 from lakebed.format.merge import as_changes, as_tombstones, newest_wins
 from lakebed.model.diffs import ChangeCounts, DiffType, MergeStrategy
 
 # Typed, like every scalar here: to guess a type, Arrow looks for pandas each time.
 _REMOVED = pa.scalar(DiffType.REMOVED.value, pa.string())
+_CONFLICT = pa.scalar(DiffType.CONFLICT.value, pa.string())
 
 DIFF_SCHEMA = pa.schema([pa.field("type", pa.string(), nullable=False), *ENTRY_SCHEMA])
 """`type` is a `DiffType`; the other columns are the right side's entry, or the left's where it was removed."""
@@ -72,7 +73,7 @@ def diff_blocks(left: pa.Table, right: pa.Table) -> pa.Table:
 
 
 def compare_blocks(left: pa.Table, right: pa.Table) -> Delta:
-    """Return the rows by which two entry blocks differ for a user."""
+    """Return the rows by which two entry blocks differ for a user: those that are not alike."""
     in_left = align(column(right, "key"), column(left, "key"))
     common = np.flatnonzero(in_left >= 0)
     changed = identities_differ(left, in_left[common], right, common)
@@ -107,6 +108,26 @@ def merge_blocks(base: pa.Table, source: pa.Table, dest: pa.Table, *, strategy: 
     return Resolution(changes=changes, conflicts=conflicts)
 
 
+def mark_conflicts(diff: pa.Table, base: pa.Table, left: pa.Table) -> pa.Table:
+    """Return a diff block with those differences as conflicts that `left` changed, too, and to something else.
+
+    `base` and `left` are the entries that the common ancestor and the other side have at the keys of `diff`.
+    """
+    keys = column(diff, "key")
+    in_base, in_left = align(keys, column(base, "key")), align(keys, column(left, "key"))
+    removed = mask(pc.equal(column(diff, "type"), _REMOVED))
+    rows = np.where(removed, -1, np.arange(diff.num_rows, dtype=np.int64))
+
+    def same(block: pa.Table, at: Ints) -> Mask:
+        return ((in_left < 0) & (at < 0)) | _alike(left, in_left, block, at)
+
+    disputed = ~same(base, in_base) & ~same(diff, rows)
+    if not disputed.any():
+        return diff
+    types = pc.if_else(pa.array(disputed), _CONFLICT, column(diff, "type"))
+    return diff.set_column(0, DIFF_SCHEMA.field("type"), types)
+
+
 def _decide_written(
     base: pa.Table, source: pa.Table, dest: pa.Table, written: Ints, in_base: Ints
 ) -> tuple[Mask, Mask]:
@@ -130,7 +151,7 @@ def _decide_removed(base: pa.Table, dest: pa.Table, removed: Ints) -> tuple[Mask
 
 
 def _alike(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints) -> Mask:
-    """Return for each pair of rows whether both are there (not -1) with one identity."""
+    """Return for each pair of rows whether both are there (not -1) and alike."""
     result = (left_rows >= 0) & (right_rows >= 0)
     both = np.flatnonzero(result)
     result[both] = ~identities_differ(left, left_rows[both], right, right_rows[both])

@@ -1,8 +1,9 @@
 """What makes two entries the same content to a user.
 
 Size, checksum, user metadata and content type; not the address and not the
-time, so that equal bytes uploaded twice are no difference. Diff and merge
-compare these 16 bytes and nothing else. Garbage collection never does.
+time, so that equal bytes uploaded twice are no difference. Diff, merge and commit
+compare these 16 bytes, and the address only of what lies outside the namespace or has no
+checksum (`format.compare`). Garbage collection compares addresses alone.
 """
 
 import hashlib
@@ -31,6 +32,15 @@ def identity_of(size_bytes: int, checksum: str, content_type: str, metadata: str
     a, b, c = checksum.encode(), content_type.encode(), metadata.encode()
     fixed = _FIXED.pack(_VERSION, size_bytes, len(a), len(b), len(c))
     return hashlib.sha256(b"".join((fixed, a, b, c))).digest()[:IDENTITY_BYTES]
+
+
+def alike(one: Entry, other: Entry) -> bool:
+    """Return whether a user sees no difference between two entries; `compare.identities_differ` has the rules."""
+    if entry_identity(one) != entry_identity(other):
+        return False
+    if not one.checksum:
+        return (one.address, one.mtime) == (other.address, other.mtime)
+    return one.address == other.address or not (one.is_external or other.is_external)
 
 
 def identity_column(block: pa.Table) -> pa.Array:

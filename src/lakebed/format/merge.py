@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.format.blocks import CHANGE_SCHEMA, ENTRY_SCHEMA, empty_changes
-from lakebed.format.columns import column, found_at, mask, search, take
+from lakebed.format.columns import align, column, found_at, mask, search, take
 from lakebed.format.compare import identities_differ, rows_differ
 from lakebed.model.diffs import ChangeCounts
 
@@ -63,12 +63,29 @@ def as_tombstones(keys: pa.Array) -> pa.Table:
     )
 
 
-def apply_changes(entries: pa.Table, changes: pa.Table) -> tuple[pa.Table, ChangeCounts]:
-    """Return the entries with the changes applied, and how many paths differ by identity.
+def keep_alike(changes: pa.Table, committed: pa.Table) -> pa.Table:
+    """Return changes with the committed row, and its address, in the place of each that a user cannot tell from it.
 
-    A tombstone over nothing counts nothing. An entry with the identity of the one
-    it replaces counts nothing either, but its row (address, time) takes the other's
-    place. If no row changes, the result is `entries` itself.
+    `committed` are the entries that the commit's tree has at the keys of `changes`; there may be others.
+    """
+    at = align(column(changes, "key"), column(committed, "key"))
+    common = np.flatnonzero((at >= 0) & ~mask(column(changes, "deleted")))
+    kept = common[~identities_differ(committed, at[common], changes, common)]
+    if len(kept) == 0:
+        return changes
+    order = np.arange(changes.num_rows, dtype=np.int64)
+    order[kept] = changes.num_rows + at[kept]
+    return take(pa.concat_tables([changes, as_changes(committed)]), order)
+
+
+def apply_changes(
+    entries: pa.Table, changes: pa.Table, *, exact: bool = False
+) -> tuple[pa.Table, ChangeCounts]:
+    """Return the entries with the changes applied, and how many paths differ for a user.
+
+    A tombstone over nothing counts nothing. Neither does an entry that is alike to the one below: the row below
+    stays, with its address and time, unless `exact`: then the new row takes its place. If no row changes, the
+    result is `entries` itself.
     """
     if entries.num_rows == 0:
         created = without_tombstones(changes)
@@ -80,12 +97,12 @@ def apply_changes(entries: pa.Table, changes: pa.Table) -> tuple[pa.Table, Chang
     added = np.flatnonzero(~hit & ~deleted)
     removed = np.flatnonzero(hit & deleted)
     stays = np.flatnonzero(hit & ~deleted)
-    replaced = stays[rows_differ(entries, at[stays], changes, stays)]
+    changed = stays[identities_differ(entries, at[stays], changes, stays)]
+    replaced = stays[rows_differ(entries, at[stays], changes, stays)] if exact else changed
     if len(added) + len(removed) + len(replaced) == 0:
         return entries, ChangeCounts()
 
-    changed = identities_differ(entries, at[replaced], changes, replaced)
-    counts = ChangeCounts(added=len(added), changed=int(np.count_nonzero(changed)), removed=len(removed))
+    counts = ChangeCounts(added=len(added), changed=len(changed), removed=len(removed))
     # Rows of both blocks, numbered one after the other, in the order of the result.
     rows = entries.num_rows
     order = np.arange(rows, dtype=np.int64)

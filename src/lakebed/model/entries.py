@@ -6,12 +6,15 @@ path, a deleted path and an empty object are three different facts.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from lakebed.env.clock import Instant
 from lakebed.model.ids import Path
+
+EXTERNAL_MARK: Final = "://"
+"""What addresses outside the namespace have, and no other."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +23,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     `address` is `data/<slice>/<object>` for an object inside the repository's
     namespace, and a full URI (`s3://…`, `local://…`) for one outside.
     Two entries with equal size, checksum, metadata and content type are the
-    same content to a user, wherever they lie and whenever they were written.
+    same content to a user, wherever in the namespace they lie and whenever they were written.
 
     A struct, because one is made for every read: a frozen dataclass takes ten times as long.
     """
@@ -35,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_external(self) -> bool:
-        return "://" in self.address
+        return EXTERNAL_MARK in self.address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,21 +3,24 @@
 What `HeadChanges` calls *build* is here: merge the sealed layers over
 `compacted` or the base tree, write the ranges that changed, then the commit
 record. If everything was folded before, there is nothing to merge.
+
+A staged row that is alike to the one in the base tree (`format.compare`) is no change: the committed row stays,
+with its address and time, and its range keeps its hash. What was uploaded for it is garbage as soon as the layer has
+drained. A commit of nothing else has nothing to commit. `take_staged` skips the comparison, for an object that was lost
+and uploaded again.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from lakebed.errors import ErrorKind, InvalidInputError, UnavailableError
-from lakebed.model.branch import Branch
 from lakebed.model.commits import Commit
 from lakebed.model.ids import BranchName, CommitId, MetarangeId
 from lakebed.model.metadata import require_short, require_small
 from lakebed.model.repository import Repository
 from lakebed.versioning.head import Attempt, HeadChanges, commit_date
 from lakebed.versioning.parts import Parts
+from lakebed.versioning.uncommitted import alike_kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class CommitRequest:
     metadata: Mapping[str, str] = field(default_factory=dict)
     date: int | None = None
     allow_empty: bool = False
+    take_staged: bool = False
+    """Commit also what is alike to what is committed: its address takes the other's place."""
 
     def __post_init__(self) -> None:
         require_small(self.metadata)
@@ -51,7 +56,7 @@ class Committer:
 
         async def build(attempt: Attempt) -> Commit:
             base = await self._parts.base_tree(repo, attempt.started)
-            tree, changed = await self._new_tree(attempt, base)
+            tree, changed = await self._new_tree(attempt, base, take_staged=request.take_staged)
             if not changed and not request.allow_empty:
                 attempt.clean = True
                 raise InvalidInputError(ErrorKind.NO_CHANGES, f"no changes to commit on branch {name}")
@@ -84,23 +89,27 @@ class Committer:
 
         return await self._heads.run(repo, name, build, reads=(source,))
 
-    async def _new_tree(self, attempt: Attempt, base: MetarangeId) -> tuple[MetarangeId, bool]:
-        """Return the tree to commit, and whether it differs from `base` for a user."""
+    async def _new_tree(
+        self, attempt: Attempt, base: MetarangeId, *, take_staged: bool
+    ) -> tuple[MetarangeId, bool]:
+        """Return the tree to commit, and whether it differs from `base`: for a user, or at all if all is taken."""
         started, compacted = attempt.started, attempt.started.compacted
         if compacted is not None and not started.sealed and started.compacted_counts is not None:
-            return compacted, started.compacted_counts.total > 0
+            changed = take_staged or started.compacted_counts.total > 0
+            return compacted if changed else base, changed
         trees = await self._parts.trees_of(attempt.repo)
-        below = base if compacted is None else compacted
-        applied = await trees.apply(below, self._changes(attempt.repo, started), nonce=attempt.nonce)
+        changes = self._parts.staging.reader.scan(attempt.repo, started)
         if compacted is None:
-            return applied.id, applied.counts.total > 0
+            applied = await trees.apply(base, changes, nonce=attempt.nonce, exact=take_staged)
+            return applied.id, applied.id != base if take_staged else applied.counts.total > 0
+        if not take_staged:
+            changes = alike_kept(self._parts, trees, base, changes)
+        applied = await trees.apply(compacted, changes, nonce=attempt.nonce, exact=True)
+        if take_staged:
+            return applied.id, applied.id != base
         async for _ in trees.diff(base, applied.id):
             return applied.id, True
-        return applied.id, False
-
-    async def _changes(self, repo: Repository, started: Branch) -> AsyncIterator[pa.Table]:
-        async for block in self._parts.staging.reader.scan(repo, started):
-            yield block
+        return base, False
 
 
 async def store_commit(

@@ -57,6 +57,11 @@ Progress = Callable[[str, int, int | None], None]
 
 _FROM_A_BACKUP: Final = "restore this file from a backup of the storage"
 
+_UPLOAD_AGAIN: Final = (
+    "restore the object from a backup; or upload it again, and commit at once with --take-staged: equal content is no "
+    "change otherwise, and the lost object stays"
+)
+
 _REMEDIES: Final[dict[FindingKind, str]] = {
     FindingKind.RECORD_DAMAGED: "restore the database from a backup, or the refs from a dump",
     FindingKind.COMMIT_MISSING: "restore the refs from a dump, or move or delete the ref that leads here",
@@ -65,9 +70,9 @@ _REMEDIES: Final[dict[FindingKind, str]] = {
     FindingKind.RANGE_MISSING: _FROM_A_BACKUP,
     FindingKind.RANGE_DAMAGED: _FROM_A_BACKUP,
     FindingKind.ROWS_DAMAGED: "restore the database from a backup, or reset the branch",
-    FindingKind.OBJECT_MISSING: "restore the object from a backup, or upload it again and delete the path here",
-    FindingKind.OBJECT_SIZE: "restore the object from a backup, or upload it again",
-    FindingKind.OBJECT_DAMAGED: "restore the object from a backup, or upload it again",
+    FindingKind.OBJECT_MISSING: _UPLOAD_AGAIN,
+    FindingKind.OBJECT_SIZE: _UPLOAD_AGAIN,
+    FindingKind.OBJECT_DAMAGED: _UPLOAD_AGAIN,
     FindingKind.OBJECT_REFUSED: "add its prefix to the import prefixes of the configuration, or upload it instead",
     FindingKind.SEGMENT_MISSING: _FROM_A_BACKUP,
     FindingKind.SEGMENT_DAMAGED: _FROM_A_BACKUP,

@@ -13,6 +13,7 @@ from typing import Final, Self
 import polars as pl
 import pyarrow as pa
 
+from lakebed.model.entries import EXTERNAL_MARK
 from lakebed.objects.port import ObjectInfo
 
 _BUCKETS: Final = 64
@@ -119,4 +120,4 @@ class References:
 
 def is_external(address: pl.Expr) -> pl.Expr:
     """Return whether an address lies outside the namespace, as `Entry.is_external` does."""
-    return address.str.contains("://", literal=True)
+    return address.str.contains(EXTERNAL_MARK, literal=True)

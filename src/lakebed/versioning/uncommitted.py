@@ -1,11 +1,11 @@
 """What is uncommitted on a branch: its layers compared with the commit below.
 
 A staged row is not yet a difference: the same content may have been uploaded
-again, or a path deleted that was never there. Only what changes the identity of
-a path counts, for a diff as for the question whether a branch is clean.
+again, or a path deleted that was never there. Only what is not alike to the committed
+row (`format.compare`) counts, for a diff as for the question whether a branch is clean.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakebed.committed.trees import Trees
 from lakebed.format.blocks import CHANGE_SCHEMA
 from lakebed.format.diff import diff_blocks
-from lakebed.format.merge import without_tombstones
+from lakebed.format.merge import keep_alike, without_tombstones
 from lakebed.limits import SCAN_PAGE_ITEMS
 from lakebed.model.branch import Branch
 from lakebed.model.diffs import DiffType
@@ -101,6 +101,18 @@ async def is_clean(parts: Parts, repo: Repository, branch: Branch) -> bool:
             return branch.compacted_counts.total == 0
     async with aclosing(diff_uncommitted(parts, repo, branch)) as blocks:
         return await anext(blocks, None) is None
+
+
+async def alike_kept(
+    parts: Parts, trees: Trees, base: MetarangeId, changes: AsyncIterable[pa.Table]
+) -> AsyncGenerator[pa.Table, None]:
+    """Yield change blocks with the commit's rows in the place of those that are alike to them.
+
+    For changes to a compacted tree, where the row below need not be the commit's.
+    """
+    async for block in changes:
+        committed = await trees.lookup_many(base, block.column("key"))
+        yield await parts.workers.run(keep_alike, block, committed) if committed.num_rows else block
 
 
 async def _tree_changes(

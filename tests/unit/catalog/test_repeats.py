@@ -124,6 +124,27 @@ async def test_a_repeat_of_what_stands_is_the_same_success_committed_or_not(
     assert await world.lake.show("main") == {"a": "mine", "b": "more"}
 
 
+@pytest.fixture(params=[a_link, an_upload], ids=["link", "upload"])
+async def twice(request: pytest.FixtureRequest, world: World) -> tuple[Complete, Complete]:
+    """Two calls that stage equal objects at one path."""
+    return await request.param(world.lake), await request.param(world.lake)
+
+
+async def test_a_repeat_succeeds_if_a_commit_has_kept_what_is_alike(
+    world: World, twice: tuple[Complete, Complete], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = twice
+    await first(None)
+    await world.lake.commit("main")
+    committed = await world.lake.catalog.objects.stat("lake", "main", "a")
+    await ended_without_answer(world.lake, second, monkeypatch, staged=True)
+    await world.lake.commit("main", b="more")
+
+    await second(None)
+
+    assert await world.lake.catalog.objects.stat("lake", "main", "a") == committed
+
+
 async def test_a_call_that_dies_before_it_stages_is_not_done_by_its_repeat(
     world: World, complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:

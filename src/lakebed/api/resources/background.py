@@ -6,12 +6,12 @@ import msgspec
 
 from lakebed.api.arns import on, on_branch
 from lakebed.api.call import Call
-from lakebed.api.commit_bodies import CommitBody, commit_body, request_of
+from lakebed.api.commit_bodies import CommitBody, commit_body
 from lakebed.api.errors import ErrorBody
 from lakebed.api.operation import Operations
 from lakebed.api.phrases import Asked
 from lakebed.api.reply import json_reply
-from lakebed.api.resources.commits import CommitCreation
+from lakebed.api.resources.commits import CommitCreation, commit_request
 from lakebed.api.resources.dumps import TaskInfo
 from lakebed.api.resources.refs import Merge, MergeResult, merge_request
 from lakebed.api.task_errors import task_error, task_status
@@ -61,7 +61,7 @@ async def commit_async(call: Call) -> Reply:
     task = await call.session.background.start_commit(
         call.path["repository"],
         call.path["branch"],
-        request_of(call, body.message, metadata=body.metadata, date=body.date, allow_empty=body.allow_empty),
+        commit_request(call, body),
         force=body.force,
     )
     return json_reply(202, TaskInfo(task.id))

@@ -1,5 +1,6 @@
 """Commits: made, looked up, listed."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -16,18 +17,20 @@ from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.http.reply import Reply
 from lakebed.limits import LIST_PAGE_DEFAULT
 from lakebed.refs.log import LogQuery
+from lakebed.versioning.commit import CommitRequest
 
 operations = Operations("commits")
 
 
 class CommitCreation(msgspec.Struct):
-    """What a client says about a commit."""
+    """What a client says about a commit. `take_staged` also commits objects that are alike to those committed."""
 
     message: str
     metadata: dict[str, str] | None = None
     date: Seconds | None = None
     allow_empty: bool = False
     force: bool = False
+    take_staged: bool = False
 
 
 class CommitQuery(msgspec.Struct):
@@ -49,6 +52,14 @@ class CommitsQuery(msgspec.Struct):
     stop_at: str | None = None
 
 
+def commit_request(call: Call, body: CommitCreation) -> CommitRequest:
+    """Return what the catalog needs to know about a commit of what is staged."""
+    request = request_of(
+        call, body.message, metadata=body.metadata, date=body.date, allow_empty=body.allow_empty
+    )
+    return replace(request, take_staged=body.take_staged)
+
+
 @operations.add(
     "POST",
     "/repositories/{repository}/branches/{branch}/commits",
@@ -64,7 +75,7 @@ async def commit(call: Call) -> Reply:
     made = await call.session.commits.commit(
         call.path["repository"],
         call.path["branch"],
-        request_of(call, body.message, metadata=body.metadata, date=body.date, allow_empty=body.allow_empty),
+        commit_request(call, body),
         source_metarange=call.query(CommitQuery).source_metarange or None,
         force=body.force,
     )
