@@ -16,7 +16,7 @@ help:
 	@echo "make run    start Lakebed on its embedded store with a sample repository"
 	@echo "make test   install what the tests need, then lint, types, layers and tests"
 	@echo "make coverage  run the tests, the simulation apart, and show what they do not reach"
-	@echo "make test-clients  test the S3 endpoint with Spark and clients in Go, Java and Python (downloads a gigabyte)"
+	@echo "make test-clients  test the S3 endpoint with Spark and clients in Go, Java and Python (three gigabytes on disk)"
 	@echo "make simulate SEEDS=1000  play so many seeds of the simulation, on all cores"
 	@echo "make kills TIMES=100  kill processes of a server under load, and look for what is lost"
 	@echo "make check  lint, types and layers only"

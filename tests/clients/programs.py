@@ -22,20 +22,20 @@ _RUN_SECONDS = 330
 
 def go_program(package: str, name: str) -> Path:
     """Return the program that a package of the module in `go/` makes; its go.sum pins every module."""
-    _require_tool("go")
+    require_tool("go")
     program = _CACHE / "go" / "bin" / name
     places = (f"GOMODCACHE={_CACHE / 'go' / 'mod'}", f"GOCACHE={_CACHE / 'go' / 'build'}")
     build = ("go", "build", "-buildvcs=false", "-modcacherw", "-o", str(program), package)
-    _install(["env", *places, *build], folder=_HERE / "go", what=package, mistakes=(".go:", "go.sum entry"))
+    install(["env", *places, *build], folder=_HERE / "go", what=package, mistakes=(".go:", "go.sum entry"))
     return program
 
 
 def java_command(source: str) -> list[str]:
     """Return the command that runs a program of `java/`, with the jars that its pom.xml names."""
-    _require_tool("mvn")
-    _require_tool("java")
+    require_tool("mvn")
+    require_tool("java")
     jars = _CACHE / "jars"
-    _install(
+    install(
         [
             *("mvn", "-q", "-B", f"-Dmaven.repo.local={_CACHE / 'maven'}"),
             *("dependency:copy-dependencies", f"-DoutputDirectory={jars}"),
@@ -51,7 +51,7 @@ def python_tool(module: str, name: str, requirements: Sequence[str]) -> list[str
     folder = _CACHE / name
     if not (folder / ".installed").exists():
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install", "--no-deps")
-        _install([*pip, "--upgrade", "--target", str(folder), *requirements], folder=_HERE, what=name)
+        install([*pip, "--upgrade", "--target", str(folder), *requirements], folder=_HERE, what=name)
         (folder / ".installed").touch()
     return ["env", f"PYTHONPATH={folder}", sys.executable, "-m", module]
 
@@ -82,12 +82,14 @@ def run(
     return done.stdout
 
 
-def _require_tool(name: str) -> None:
+def require_tool(name: str) -> None:
+    """Skip the test where a tool is missing."""
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed: the clients that need it are not tested")
 
 
-def _install(command: Sequence[str], *, folder: Path, what: str, mistakes: Sequence[str] = ()) -> None:
+def install(command: Sequence[str], *, folder: Path, what: str, mistakes: Sequence[str] = ()) -> None:
+    """Run a command that installs; skip the test if it fails for another reason than one of `mistakes`."""
     done = subprocess.run(
         list(command), cwd=folder, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
     )
