@@ -1,6 +1,6 @@
 """CopyObject: across refs and repositories, with both metadata directives and conditions on source and target."""
 
-from urllib.parse import unquote
+from urllib.parse import unquote_plus
 
 from msgspec.structs import replace
 
@@ -74,7 +74,7 @@ def parse_source(header: str) -> CopySource:
     """
     text, _, version = header.partition("?versionId=")
     try:
-        bucket, _, key = unquote(text, errors="strict").removeprefix("/").partition("/")
+        bucket, _, key = unquote_plus(text, errors="strict").removeprefix("/").partition("/")
     except UnicodeDecodeError as error:
         raise _bad_source(header) from error
     ref, _, path = key.partition("/")
