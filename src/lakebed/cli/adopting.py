@@ -21,6 +21,7 @@ from lakebed.cli.refs import read_manifest
 from lakebed.client.client import Client
 from lakebed.client.replies import AdoptionResult
 from lakebed.client.uri import parse_repo
+from lakebed.model.words import counted
 
 _LOST = (
     "uncommitted changes and stashes",
@@ -105,29 +106,29 @@ def _looks_like_a_name(dump: str) -> bool:
 def _tell(done: AdoptionResult) -> None:
     lost = len(done.lost_refs)
     say(
-        "repository {} has {} again: {} commits, and {} of {} branches and tags, as of {}",
+        "repository {} has {} again: {}, and {} of {} branches and tags, as {}",
         done.repository,
         done.storage_namespace,
-        done.commits,
+        counted(done.commits, "commit"),
         done.branches + done.tags - lost,
         done.branches + done.tags,
-        f"{done.dumped_at:%Y-%m-%d %H:%M:%S} UTC" if done.dumped_at else done.dump,
+        f"of {done.dumped_at:%Y-%m-%d %H:%M:%S} UTC" if done.dumped_at else f"dump {done.dump} has them",
     )
     say("Not back: {}.", "; ".join(_LOST))
     if done.expired_commits:
-        say("{} commits have expired: garbage collection was deleting their objects.", done.expired_commits)
+        say("Expired commits: {}. Garbage collection was deleting their objects.", done.expired_commits)
     if lost:
         rows = ((ref.kind, ref.name, ref.commit_id[:12], ref.reason) for ref in done.lost_refs)
         print_table(("not restored", "name", "commit", "why"), rows, empty="")
     if done.missing:
         missing = ((each.where, each.what) for each in done.missing_listed)
         print_table(("where", "missing"), missing, empty="")
-        say("{} files and objects are missing: restore them from a backup of the storage.", done.missing)
+        say("Missing files and objects: {}. Restore them from a backup of the storage.", done.missing)
     if done.orphans:
         say(
-            "{} objects ({}) are referred to by nothing, uncommitted ones among them: `lakebed repo orphans {}` lists them. "
+            "Nothing refers to {} ({}), uncommitted ones among them: `lakebed repo orphans {}` lists them. "
             "Garbage collection may take them from {} on.",
-            done.orphans,
+            counted(done.orphans, "object"),
             size(done.orphan_bytes),
             done.repository,
             f"{done.gc_not_before:%Y-%m-%d}",

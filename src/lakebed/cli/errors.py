@@ -36,7 +36,7 @@ _NEXT_STEPS: Final[dict[ErrorKind, str]] = {
     ErrorKind.PERMISSION_DENIED: "an administrator can attach a policy with lakebed auth",
     ErrorKind.NO_CHANGES: "`lakebed diff BRANCH` shows what is uncommitted; commit and merge accept --allow-empty",
     ErrorKind.DIRTY_BRANCH: "commit, stash or reset what is uncommitted first",
-    ErrorKind.STORE_UNAVAILABLE: "lakebed doctor checks the server",
+    ErrorKind.STORE_UNAVAILABLE: "check that it runs, and its address; `lakebed doctor` checks a Lakebed server",
     ErrorKind.CHECKSUM_MISMATCH: "run the same command again",
     ErrorKind.SPARK_FAILED: "run it again; if it fails again, --spark-log FILE keeps what a Spark of our own has to say",
 }

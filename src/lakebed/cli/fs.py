@@ -34,6 +34,7 @@ from lakebed.client.uploads import UploadOptions
 from lakebed.client.uri import Uri, parse_object
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.limits import STREAM_CHUNK_BYTES
+from lakebed.model.words import counted
 
 app = typer.Typer(help="List, read, write, copy and delete objects.", no_args_is_help=True)
 
@@ -227,7 +228,7 @@ def rm(path: PathArgument, *, recursive: RecursiveOption = False, json: JsonOpti
             branch.stat(uri.path)
             branch.delete_object(uri.path)
             count = 1
-    print_json({"deleted": count}) if json else say("deleted {} objects", count)
+    print_json({"deleted": count}) if json else say("deleted {}", counted(count, "object"))
 
 
 def _upload_folder(source: Path, uri: Uri, *, presigned: bool) -> Tally:

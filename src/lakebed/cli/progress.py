@@ -19,6 +19,7 @@ from rich.text import Text
 
 from lakebed.cli.output import print_json, say, size
 from lakebed.client.transfers import Done, Outcome
+from lakebed.model.words import counted
 
 
 def transfer_bar() -> Progress:
@@ -80,9 +81,9 @@ def conclude(tally: Tally, *, verb: str, json: bool) -> None:
         print_json(tally)
     else:
         already = f", {tally.skipped} were there already" if tally.skipped else ""
-        say(f"{verb} {{}} files ({size(tally.bytes)}){already}", tally.copied)
+        say(f"{verb} {{}} ({size(tally.bytes)}){already}", counted(tally.copied, "file"))
     if tally.failed:
         Console(stderr=True, highlight=False).print(
-            f"{tally.failed} files failed: run the same command again to go on from here"
+            f"{counted(tally.failed, 'file')} failed: run the same command again to go on from here"
         )
         raise typer.Exit(1)

@@ -13,6 +13,7 @@ from lakebed.client.client import Client
 from lakebed.client.replies import RefsManifest
 from lakebed.client.uri import parse_repo
 from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.model.words import counted
 
 app = typer.Typer(
     help="Dump all branches, tags and commits of a repository, and restore them.", no_args_is_help=True
@@ -78,10 +79,10 @@ def restore(
         print_json(done)
     else:
         say(
-            "restored {} branches, {} tags and {} commits into {}",
-            done.branches - sum(ref.kind == "branch" for ref in done.unrestored),
-            done.tags - sum(ref.kind == "tag" for ref in done.unrestored),
-            done.commits,
+            "restored {}, {} and {} into {}",
+            counted(done.branches - sum(ref.kind == "branch" for ref in done.unrestored), "branch"),
+            counted(done.tags - sum(ref.kind == "tag" for ref in done.unrestored), "tag"),
+            counted(done.commits, "commit"),
             name,
         )
         if done.unrestored:

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from lakebed.env.ids import IdSource
 from lakebed.env.work import Workers
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
 from lakebed.format.dump import (
     DumpedBranch,
     DumpedTag,
@@ -129,7 +129,15 @@ class RefsDumper:
                 f"refs are restored into a bare repository: create {repo.name} as bare in the namespace of the dump",
             )
         store = await self._open_store(repo.namespace)
-        branches = await self._workers.run(read_branches, await store.get(_key(dump.branches)))
+        try:
+            dumped = await store.get(_key(dump.branches))
+        except NotFoundError as error:
+            raise NotFoundError(
+                ErrorKind.KEY_NOT_FOUND,
+                f"{repo.namespace} has no refs dump {dump.branches!r}: create the bare repository in the namespace "
+                "of the repository that was dumped",
+            ) from error
+        branches = await self._workers.run(read_branches, dumped)
         tags = await self._workers.run(read_tags, await store.get(_key(dump.tags)))
         groups = read_commits(await store.get(_key(dump.commits)))
         count = 0

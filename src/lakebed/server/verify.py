@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lakebed.model.ids import parse_repo_name
+from lakebed.model.words import counted
 from lakebed.server.config import Config, load_config
 from lakebed.server.looking import DataDirOption, look_at
 from lakebed.server.options import FileOption, environment
@@ -64,7 +65,7 @@ def verify(
     outcome = _Outcome()
     with _progress_bar() as bar:
         done = asyncio.run(_verify(loaded, name, outcome, _Shown(bar), data=data))
-    _print_json(done, outcome) if json else _print_table(done, outcome)
+    _print_json(done, outcome) if json else _print_table(done, outcome, data=data)
     if outcome.counts:
         raise typer.Exit(1)
 
@@ -121,7 +122,7 @@ def _print_json(done: Verified, outcome: _Outcome) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
 
 
-def _print_table(done: Verified, outcome: _Outcome) -> None:
+def _print_table(done: Verified, outcome: _Outcome, *, data: bool) -> None:
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 4096)
     if outcome.listed:
         table = Table("kind", "where", "what", "what to do", box=None, header_style="bold", pad_edge=False)
@@ -131,8 +132,19 @@ def _print_table(done: Verified, outcome: _Outcome) -> None:
     total = outcome.counts.total()
     if total > len(outcome.listed):
         out.print(f"… and {total - len(outcome.listed)} more")
-    out.print(
-        f"{done.branches} branches, {done.tags} tags, {done.commits} commits, {done.trees} trees, "
-        f"{done.ranges} ranges, {done.staged} staged changes, {done.objects} objects: "
-        + (f"[bold red]{total} things are wrong[/]" if total else "[green]everything is there and whole[/]")
+    seen = (
+        (done.branches, "branch"),
+        (done.tags, "tag"),
+        (done.commits, "commit"),
+        (done.trees, "tree"),
+        (done.ranges, "range"),
+        (done.staged, "staged change"),
+        (done.objects, "object"),
     )
+    wrong = f"[bold red]{counted(total, 'thing')} wrong[/]"
+    whole = "[green]everything is there and whole[/]" if data else "[green]everything is there[/]"
+    out.print(", ".join(counted(*each) for each in seen) + ": " + (wrong if total else whole))
+    if not data and done.objects:
+        out.print(
+            "The objects' bytes were not read: --data reads them and compares them with their checksums."
+        )

@@ -162,7 +162,7 @@ async def test_refs_are_restored_into_a_bare_repository_only(world: World) -> No
 
 async def test_a_dump_that_is_not_there_is_not_found(world: World) -> None:
     bare = await world.create_repository(bare=True)
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="namespace of the repository that was dumped"):
         await world.dumper.restore(bare, RefsDump(commits="a", branches="b", tags="c"))
 
 

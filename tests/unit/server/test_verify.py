@@ -48,7 +48,19 @@ def test_a_whole_repository_is_called_whole(
 ) -> None:
     assert run(monkeypatch, "verify", "lakebed://lake", "--data") == 0
 
-    assert "1 trees, 1 ranges, 1 staged changes, 2 objects: everything is there" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "1 tree, 1 range, 1 staged change, 2 objects: everything is there and whole" in said
+    assert "--data" not in said
+
+
+def test_a_run_that_read_no_object_says_so(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "verify", "lake") == 0
+
+    said = capsys.readouterr().out
+    assert "2 objects: everything is there\n" in said
+    assert "bytes were not read: --data reads them" in said
 
 
 def test_it_reads_beside_whoever_serves_the_folder(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +81,7 @@ def test_what_is_wrong_is_named_and_ends_with_1(
     said = capsys.readouterr().out
     assert f"{RANGES_FOLDER}{lost.name} is not in the storage" in said
     assert "restore this file from a backup" in said
-    assert "1 things are wrong" in said
+    assert "1 thing wrong" in said
 
 
 def test_findings_are_json_for_programs(
@@ -127,5 +139,5 @@ def test_a_database_elsewhere_needs_no_data_folder(
 
     assert run(monkeypatch, "verify", "lake") == 0
 
-    assert "1 staged changes, 1 objects: everything is there" in capsys.readouterr().out
+    assert "1 staged change, 1 object: everything is there" in capsys.readouterr().out
     assert not (tmp_path / "none").exists()
