@@ -30,7 +30,7 @@ async def test_a_wrong_method_is_405_and_names_the_right_ones(admin: AsgiClient)
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        (b"", "not JSON"),
+        (b"", "nothing is there"),
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[]", "object"),

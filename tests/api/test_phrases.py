@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lakebed.api.malformed import bad_parameter
 from lakebed.api.operation import Body, Operation
 from lakebed.api.phrases import IMPORT_TASK, ROWS, Asked, message_and_detail, phrase_of, status_of
 from lakebed.api.table import OPERATIONS
@@ -26,6 +27,8 @@ PLACES = [
     for kind, row in ROWS.items()
     for place, phrase in {**row.on, **dict.fromkeys(row.statuses, "")}.items()
 ]
+
+SCHEMA = "request body has an error: doesn't match schema"
 
 
 def _label(situation: dict[str, Any]) -> str:
@@ -54,7 +57,7 @@ def test_a_row_names_operations_and_parameters_that_exist(kind: ErrorKind, place
         return
     known = _parameters(BY_ID[name])
     assert not parameter or parameter in known
-    assert set(re.findall(r"\{([^:}]+)", phrase)) <= known, kind
+    assert set(re.findall(r"(?<!\{)\{(\w[^:}]*)", phrase)) <= known, kind
 
 
 def _parameters(operation: Operation) -> set[str]:
@@ -121,3 +124,124 @@ async def test_message_is_the_phrase_and_detail_our_text(
     answer = await admin(method, path, query=query)
 
     assert (answer.json()["message"], answer.json()["detail"]) == said
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "body", "phrase"),
+    [
+        (
+            "GET",
+            "/objects/stat",
+            "",
+            None,
+            'parameter "path" in query has an error: value is required but missing',
+        ),
+        (
+            "GET",
+            "/objects/ls",
+            "amount=x",
+            None,
+            'parameter "amount" in query has an error: value x: an invalid integer: invalid syntax',
+        ),
+        (
+            "GET",
+            "/objects/ls",
+            "amount=1001",
+            None,
+            'parameter "amount" in query has an error: number must be at most 1000',
+        ),
+        (
+            "GET",
+            "/objects/ls",
+            "amount=-5",
+            None,
+            'parameter "amount" in query has an error: number must be at least -1',
+        ),
+        (
+            "GET",
+            "/objects/ls",
+            "presign=maybe",
+            None,
+            'parameter "presign" in query has an error: value maybe: an invalid boolean: invalid syntax',
+        ),
+        (
+            "GET",
+            "/diff/main",
+            "type=nosuch",
+            None,
+            'parameter "type" in query has an error: value is not one of the allowed values ["two_dot","three_dot"]',
+        ),
+        (
+            "POST",
+            "/merge/main",
+            "",
+            b'{"strategy": "nosuch"}',
+            "argument strategy: invalid value: validation error",
+        ),
+        (
+            "POST",
+            "/merge/main",
+            "",
+            b'{"message": 1}',
+            f'{SCHEMA} #/components/schemas/Merge: Error at "/message": value must be a string',
+        ),
+        ("POST", "/merge/main", "", b"x", "request body has an error: failed to decode request body"),
+    ],
+)
+async def test_a_request_that_does_not_fit_its_schema_is_told_in_the_references_words(
+    admin: AsgiClient, method: str, path: str, query: str, *, body: bytes | None, phrase: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    answer = await admin(
+        method, f"/repositories/lake/refs/main{path}", query=query, body=body or b"", headers=headers
+    )
+
+    assert (answer.status, answer.message) == (400, phrase)
+    assert answer.detail != phrase
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "phrase"),
+    [
+        (
+            "POST",
+            "/branches",
+            b'{"source": "main"}',
+            f'{SCHEMA} #/components/schemas/BranchCreation: Error at "/name": property "name" is missing',
+        ),
+        ("POST", "/branches", b"", "request body has an error: value is required but missing"),
+        (
+            "POST",
+            "/branches",
+            b"null",
+            f"{SCHEMA} #/components/schemas/BranchCreation: Value is not nullable",
+        ),
+        (
+            "PUT",
+            "/settings/branch_protection",
+            b'[{"pattern": "a"}, {}]',
+            f'{SCHEMA}: Error at "/1/pattern": property "pattern" is missing',
+        ),
+        (
+            "POST",
+            "/branches/main/objects/delete",
+            b'{"paths": [' + b",".join([b'"p"'] * 1001) + b"]}",
+            "request size exceeded, max paths is set to 1000",
+        ),
+    ],
+)
+async def test_a_body_that_does_not_fit_is_told_in_the_references_words(
+    admin: AsgiClient, method: str, path: str, body: bytes, phrase: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    answer = await admin(method, f"/repositories/lake{path}", body=body, headers=headers)
+
+    assert (answer.status, answer.message) == (400, phrase)
+    assert answer.detail != phrase
+
+
+def test_a_parameter_that_is_given_empty_is_told_from_one_that_is_missing() -> None:
+    missing = msgspec.ValidationError("Object missing required field `path`")
+
+    assert bad_parameter(missing, "query", {"path": ""}, {}).phrase.endswith(": empty value is not allowed")
+    assert bad_parameter(missing, "query", {}, {}).phrase.endswith(": value is required but missing")

@@ -17,6 +17,7 @@ import msgspec
 from lakebed.api.call import Call, ClientGoneError
 from lakebed.api.cookies import login_cookie
 from lakebed.api.errors import ErrorBody, error_reply, unexpected_reply
+from lakebed.api.malformed import bad_body, bad_content_type, missing_body, not_json
 from lakebed.api.operation import Access, Body, Operation
 from lakebed.api.phrases import Asked
 from lakebed.api.query import Parameters
@@ -25,7 +26,7 @@ from lakebed.api.router import Match, Router
 from lakebed.api.services import Services
 from lakebed.auth.caller import Caller, unauthenticated
 from lakebed.auth.decisions import Permissions
-from lakebed.errors import ErrorKind, InvalidInputError, LakebedError
+from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, cut
 from lakebed.http.held import HeldBodies, Hold
 from lakebed.http.pages import require_own_page
 from lakebed.http.reply import Receive, Reply, Scope, Send, begun, headers_of, send_reply
@@ -145,7 +146,8 @@ class RestApp:
         try:
             reply = await operation.handler(call)
         except LakebedError as error:
-            info(__name__, "request", {**fields, "outcome": error.kind.value})
+            named = {name: cut(value) for name, value in fields.items()}
+            info(__name__, "request", {**named, "outcome": error.kind.value})
             raise
         info(__name__, "request", {**fields, "outcome": reply.status})
         return reply
@@ -199,16 +201,15 @@ class _Decoder:
             return self._empty()
         kind = headers.get(b"content-type", b"")
         if data and kind != _JSON and kind.partition(b";")[0].strip().lower() != _JSON:
-            raise InvalidInputError(
-                ErrorKind.INVALID_ARGUMENT,
-                f"header: Content-Type is {kind.decode('latin-1')!r}: a body here is `application/json`",
-            )
+            raise bad_content_type(kind.decode("latin-1"))
+        if not data:
+            raise missing_body()
         try:
             return self._json.decode(data)
         except msgspec.ValidationError as error:
-            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"body: {error}") from error
+            raise bad_body(error, self.operation.body) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"body is not JSON: {error}") from error
+            raise not_json(error) from error
         except RecursionError as error:
             raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "body is nested too deep") from error
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from lakebed.api.malformed import MalformedError
 from lakebed.errors import ErrorKind, LakebedError, cut
 
 K = ErrorKind
@@ -79,13 +80,21 @@ ROWS: Final[dict[ErrorKind, Row]] = {
         400,
         on={
             "createRepository": "failed to match required regex ^local://: invalid namespace",
-            "stageObject": "physical address is not valid for block adapter: local",
         },
     ),
-    K.INVALID_ADDRESS: Row(400),
+    K.INVALID_ADDRESS: Row(400, on={"stageObject": "physical address is not valid for block adapter: local"}),
     K.INVALID_ARGUMENT: Row(
         400,
         on={
+            "createPresignMultipartUpload:parts": "parts can be between 0 and 10000",
+            "deleteObjects:paths": "request size exceeded, max paths is set to 1000",
+            "logCommits:since": (
+                'parameter "since" in query has an error: string doesn\'t match the format "date-time": string doesn\'t match '
+                'pattern "^[0-9]{{4}}-(0[1-9]|10|11|12)-(0[1-9]|[12][0-9]|3[01])T([0-1][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)'
+                '(\\.[0-9]+)?(Z|(\\+|-)[0-9]{{2}}:[0-9]{{2}})?$"'
+            ),
+            "mergeIntoBranch:strategy": "argument strategy: invalid value: validation error",
+            "resetBranch": "argument path: missing path: required value: validation error",
             "mergeIntoBranch:sourceRef": "update branch {destinationBranch}: no changes",
             "prepareGarbageCollectionUncommitted:continuation_token": "invalid continuation token",
         },
@@ -152,7 +161,9 @@ ROWS: Final[dict[ErrorKind, Row]] = {
         400,
         on={
             "linkPhysicalAddress": "address is not signed: link address invalid",
+            "linkPhysicalAddress:path": "invalid address signature: invalid address",
             "abortPresignMultipartUpload": "invalid address signature: invalid address",
+            "abortPresignMultipartUpload:physical_address": "physical address must be relative to the storage namespace",
         },
     ),
     K.INVALID_PART: Row(400),
@@ -298,6 +309,7 @@ ROWS: Final[dict[ErrorKind, Row]] = {
             "mergeIntoBranch": "cannot commit to protected branch",
             "revertBranch": "cannot commit to protected branch",
             "cherryPick": "cannot commit to protected branch",
+            "deleteBranch": "cannot commit to protected branch",
         },
     ),
     K.READ_ONLY_REPO: Row(403, "read-only repository"),
@@ -358,6 +370,9 @@ def message_and_detail(kind: ErrorKind, text: str, asked: Asked, *, about: str =
 
 def phrased(error: LakebedError, asked: Asked) -> tuple[str, str]:
     """Return the message and the detail of an error."""
+    if isinstance(error, MalformedError):
+        phrase = ROWS[error.kind].on.get(f"{asked.operation}:{error.field}") or error.phrase
+        return (phrase, str(error)) if phrase else (str(error), "")
     return message_and_detail(error.kind, str(error), asked, about=error.about)
 
 

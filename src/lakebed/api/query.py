@@ -11,7 +11,8 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.api.malformed import bad_parameter
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 
 
 class Parameters:
@@ -39,19 +40,23 @@ class Parameters:
                 values.setdefault(name, []).append(_plain(value))
             elif name in self._fields:
                 values[name] = _plain(value)
-        return self._convert(values)
+        return self._convert(values, query)
 
     def from_headers(self, headers: dict[bytes, bytes]) -> Any:
         """Return the struct of request headers."""
         return self._convert(
-            {name: headers[lower].decode("latin-1") for name, lower in self._lower if lower in headers}
+            {name: headers[lower].decode("latin-1") for name, lower in self._lower if lower in headers}, b""
         )
 
-    def _convert(self, values: dict[str, Any]) -> Any:
+    def _convert(self, values: dict[str, Any], query: bytes) -> Any:
         try:
             return msgspec.convert(values, self._kind, strict=False)
         except msgspec.ValidationError as error:
-            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{self._where}: {error}") from error
+            given = (
+                dict.fromkeys((_plain(pair.partition(b"=")[0]) for pair in query.split(b"&")), "") | values
+            )
+            types = {name: each.type for name, each in self._fields.items()}
+            raise bad_parameter(error, self._where, given, types) from error
 
 
 def _plain(text: bytes) -> str:
@@ -60,4 +65,6 @@ def _plain(text: bytes) -> str:
     try:
         return (unquote_to_bytes(text) if b"%" in text else text).decode()
     except UnicodeDecodeError as error:
-        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{text!r} is not valid UTF-8") from error
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT, f"{quoted(text.decode('latin-1'))} is not valid UTF-8"
+        ) from error

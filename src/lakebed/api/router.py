@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from lakebed.api.operation import Operation
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 
 _REMEMBERED_MAX = 4096
 _REMEMBERED_BYTES_MAX = 512
@@ -103,5 +103,5 @@ def _plain(segment: str) -> str:
         return unquote(segment, errors="strict")
     except UnicodeDecodeError as error:
         raise InvalidInputError(
-            ErrorKind.INVALID_ARGUMENT, f"path: {segment!r} is not valid UTF-8"
+            ErrorKind.INVALID_ARGUMENT, f"path: {quoted(segment)} is not valid UTF-8"
         ) from error

@@ -10,7 +10,7 @@ from lakebed.auth.lookup import find_access_key, require_user
 from lakebed.auth.records import AuthRecords, Change, View
 from lakebed.env.clock import Instant
 from lakebed.env.ids import IdSource
-from lakebed.errors import AlreadyExistsError, ErrorKind, InvalidInputError, NotFoundError
+from lakebed.errors import AlreadyExistsError, ErrorKind, InvalidInputError, NotFoundError, quoted
 from lakebed.format.auth_records import decode_access_key, encode_access_key, encode_user
 from lakebed.limits import AUTH_LINKS_MAX, LIST_PAGE_DEFAULT, SECRET_LENGTH_MAX
 from lakebed.model.auth import (
@@ -56,7 +56,7 @@ class Credentials:
         key_id = AccessKeyId(pair.access_key_id)
         if await find_access_key(change, key_id) is not None:
             raise AlreadyExistsError(
-                ErrorKind.ACCESS_KEY_EXISTS, f"access key {key_id!r} exists already: choose another"
+                ErrorKind.ACCESS_KEY_EXISTS, f"access key {quoted(key_id)} exists already: choose another"
             )
         if len(owner.keys) >= AUTH_LINKS_MAX:
             raise InvalidInputError(
@@ -141,4 +141,6 @@ def check_pair(pair: KeyPair) -> KeyPair:
 
 def _require_key(owner: User, key: AccessKeyId) -> None:
     if key not in owner.keys:
-        raise NotFoundError(ErrorKind.ACCESS_KEY_NOT_FOUND, f"user {owner.id!r} has no access key {key!r}")
+        raise NotFoundError(
+            ErrorKind.ACCESS_KEY_NOT_FOUND, f"user {owner.id!r} has no access key {quoted(key)}"
+        )

@@ -12,7 +12,7 @@ from lakebed.auth.listing import list_records
 from lakebed.auth.lookup import find_group, find_policy, require_group, require_user
 from lakebed.auth.records import AuthRecords, Change, View
 from lakebed.env.ids import IdSource
-from lakebed.errors import AlreadyExistsError, ErrorKind
+from lakebed.errors import AlreadyExistsError, ErrorKind, quoted
 from lakebed.format.auth_records import decode_group, decode_user, encode_group, encode_policy, encode_user
 from lakebed.limits import LIST_PAGE_DEFAULT
 from lakebed.model.auth import (
@@ -50,7 +50,7 @@ class Groups:
 
         async def work(change: Change) -> Group:
             if await find_group(change, new.id) is not None:
-                raise AlreadyExistsError(ErrorKind.GROUP_EXISTS, f"group {group!r} exists already")
+                raise AlreadyExistsError(ErrorKind.GROUP_EXISTS, f"group {quoted(group)} exists already")
             change.put(group_key(new.id), encode_group(new))
             return new
 
@@ -121,7 +121,7 @@ class Groups:
                 member.groups,
                 Link(found.id, found.incarnation),
                 exists=ErrorKind.MEMBERSHIP_EXISTS,
-                message=f"user {user!r} is in group {group!r} already",
+                message=f"user {quoted(user)} is in group {quoted(group)} already",
             )
             change.put(user_key(user_id), encode_user(replace(member, groups=groups)))
 
@@ -142,7 +142,7 @@ class Groups:
                 member.groups,
                 Link(found.id, found.incarnation),
                 missing=ErrorKind.MEMBERSHIP_NOT_FOUND,
-                message=f"user {user!r} is not in group {group!r}",
+                message=f"user {quoted(user)} is not in group {quoted(group)}",
             )
             change.put(user_key(user_id), encode_user(replace(member, groups=groups)))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from lakebed.auth.keys import access_key_key, group_key, policy_key, sessions_key, user_key
 from lakebed.auth.records import View
-from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.errors import ErrorKind, NotFoundError, quoted
 from lakebed.format.auth_records import (
     decode_access_key,
     decode_ended_sessions,
@@ -69,7 +69,7 @@ async def require_user(view: View, user: UserId) -> User:
     """Return a user, or raise `NotFoundError`."""
     found = await find_user(view, user)
     if found is None:
-        raise NotFoundError(ErrorKind.USER_NOT_FOUND, f"user {user!r} not found")
+        raise NotFoundError(ErrorKind.USER_NOT_FOUND, f"user {quoted(user)} not found")
     return found
 
 
@@ -77,7 +77,7 @@ async def require_group(view: View, group: GroupId) -> Group:
     """Return a group, or raise `NotFoundError`."""
     found = await find_group(view, group)
     if found is None:
-        raise NotFoundError(ErrorKind.GROUP_NOT_FOUND, f"group {group!r} not found")
+        raise NotFoundError(ErrorKind.GROUP_NOT_FOUND, f"group {quoted(group)} not found")
     return found
 
 
@@ -85,7 +85,7 @@ async def require_policy(view: View, policy: PolicyId) -> Policy:
     """Return a policy, or raise `NotFoundError`."""
     found = await find_policy(view, policy)
     if found is None:
-        raise NotFoundError(ErrorKind.POLICY_NOT_FOUND, f"policy {policy!r} not found")
+        raise NotFoundError(ErrorKind.POLICY_NOT_FOUND, f"policy {quoted(policy)} not found")
     return found
 
 

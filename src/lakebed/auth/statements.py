@@ -16,7 +16,7 @@ import msgspec
 
 from lakebed.auth.actions import is_action_pattern
 from lakebed.auth.arns import EVERYTHING, is_arn
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.limits import POLICY_CHARACTERS_MAX, POLICY_WILDCARDS_MAX
 from lakebed.model.auth import Effect, Statement
 
@@ -75,14 +75,14 @@ def split_resources(resource: str) -> tuple[str, ...]:
 
 def _parse(field: str, document: StatementDocument) -> Statement:
     if document.effect not in tuple(Effect):
-        raise _invalid(f"{field}.effect", f"must be 'allow' or 'deny', not {document.effect!r}")
+        raise _invalid(f"{field}.effect", f"must be 'allow' or 'deny', not {quoted(document.effect)}")
     if not document.action:
         raise _invalid(f"{field}.action", "needs at least one action")
     for position, action in enumerate(document.action):
         if not is_action_pattern(action):
             raise _invalid(
                 f"{field}.action[{position}]",
-                f"{action!r} is no action: write one like 'fs:ReadObject', 'fs:List*' or '*'",
+                f"{quoted(action)} is no action: write one like 'fs:ReadObject', 'fs:List*' or '*'",
             )
     resources = split_resources(document.resource)
     if not resources:
@@ -91,7 +91,7 @@ def _parse(field: str, document: StatementDocument) -> Statement:
         if resource != EVERYTHING and not is_arn(resource):
             raise _invalid(
                 f"{field}.resource",
-                f"{resource!r} is no ARN: write '*' or one like 'arn:lakefs:fs:::repository/lake/*'",
+                f"{quoted(resource)} is no ARN: write '*' or one like 'arn:lakefs:fs:::repository/lake/*'",
             )
     if document.condition:
         raise _invalid(

@@ -11,7 +11,7 @@ from lakebed.auth.listing import list_records, list_values
 from lakebed.auth.lookup import find_user, groups_of, require_user
 from lakebed.auth.records import AuthRecords, Change, View
 from lakebed.env.ids import IdSource
-from lakebed.errors import AlreadyExistsError, ErrorKind
+from lakebed.errors import AlreadyExistsError, ErrorKind, quoted
 from lakebed.format.auth_records import decode_user, encode_access_key, encode_user
 from lakebed.limits import LIST_PAGE_DEFAULT
 from lakebed.model.auth import Gone, Group, Incarnation, User, parse_user_id
@@ -51,7 +51,7 @@ class Users:
 
         async def work(change: Change) -> User:
             if await find_user(change, new.id) is not None:
-                raise AlreadyExistsError(ErrorKind.USER_EXISTS, f"user {user!r} exists already")
+                raise AlreadyExistsError(ErrorKind.USER_EXISTS, f"user {quoted(user)} exists already")
             change.put(user_key(new.id), encode_user(new))
             return new
 

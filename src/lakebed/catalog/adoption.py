@@ -51,6 +51,7 @@ from lakebed.errors import (
     InvalidInputError,
     LakebedError,
     NotFoundError,
+    quoted,
 )
 from lakebed.format.adoption import ORPHANS_FILE, REPORT, AdoptionReport, LostRef, orphans_key, report_key
 from lakebed.format.dump import read_branches, read_commits, read_tags
@@ -197,7 +198,7 @@ class Adoptions:
                 return await self._tasks.get(_repository(creating), task_id, kind=_ADOPTION)
         raise NotFoundError(
             ErrorKind.TASK_NOT_FOUND,
-            f"repository {repo_name!r} is not being adopted: the process died and it was given up, or it never began",
+            f"repository {quoted(repo_name)} is not being adopted: the process died and it was given up, or it never began",
         )
 
     async def orphans(self, repo_name: str, *, after: int = 0, amount: int) -> OrphanPage:
@@ -333,7 +334,7 @@ class Adoptions:
         if source.name and name is None:
             raise InvalidInputError(
                 ErrorKind.INVALID_ARGUMENT,
-                f"dump {source.name!r}: say <uid>/<generation>-<number>, as {REFS_FOLDER} in {namespace} lists them",
+                f"dump {quoted(source.name)}: say <uid>/<generation>-<number>, as {REFS_FOLDER} in {namespace} lists them",
             )
         found = await open_dump(
             store, name or await _newest_dump(store, namespace), self._engine.parts.workers

@@ -8,6 +8,7 @@ from lakebed.limits import LIST_PAGE_DEFAULT
 from lakebed.model.branch import Branch
 from lakebed.model.commits import Commit
 from lakebed.model.ids import CommitId, parse_branch_name, parse_path
+from lakebed.refs.branches import require_not_default
 from lakebed.refs.listing import Listing
 from lakebed.refs.protection import COMMIT, STAGING_WRITE
 from lakebed.versioning.commit import CommitRequest
@@ -45,6 +46,9 @@ class Branches:
         """
         self._caller.require(Action.DELETE_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
+        require_writable(repo, force=force)
+        # Without a protection rule it could not be deleted either.
+        require_not_default(repo, parse_branch_name(branch))
         name = await self._engine.writable(repo, branch, action=COMMIT, force=force)
         await self._engine.parts.branches.delete(repo, name)
 

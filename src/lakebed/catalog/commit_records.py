@@ -14,7 +14,7 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine, require_writable
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, quoted
 from lakebed.model.commits import Commit
 from lakebed.model.ids import EMPTY_TREE, CommitId, MetarangeId, Nonce, is_commit_id
 from lakebed.model.metadata import require_short, require_small
@@ -56,7 +56,7 @@ class CommitRecords:
         for commit_id in (record.id, *record.parents):
             if not is_commit_id(commit_id):
                 raise InvalidInputError(
-                    ErrorKind.INVALID_ARGUMENT, f"commit id {commit_id!r} is not 64 hex digits"
+                    ErrorKind.INVALID_ARGUMENT, f"commit id {quoted(commit_id)} is not 64 hex digits"
                 )
         require_small(record.metadata)
         require_short(record.message)

@@ -43,6 +43,7 @@ from lakebed.errors import (
     LakebedError,
     UnavailableError,
     is_unknown,
+    quoted,
 )
 from lakebed.format.identity import alike
 from lakebed.format.links import decode_link, encode_link
@@ -147,7 +148,7 @@ class LinkTokens:
             if item is None or token is None or (token.branch, token.path) != (name, path):
                 raise _not_given_out(address, path, name)
             if token.used_at is not None and token.claimed_by != nonce:
-                raise _refused(f"address {address!r} of {path!r} was linked before: ask for a new one")
+                raise _refused(f"address {quoted(address)} of {path!r} was linked before: ask for a new one")
             token = replace(token, checksum=checksum)
             found.append(FoundToken(address=address, token=token, version=item.version))
         return found
@@ -272,7 +273,7 @@ class LinkTokens:
         item = await self._engine.parts.kv.get(repo.partition, link_key(address))
         token = decode_link(item.value) if item is not None else None
         if item is None or token is None or (token.branch, token.path) != (name, path):
-            raise _not_given_out(address, path, name)
+            raise _not_given_out(address, path, name, is_known=token is not None)
         return FoundToken(address=address, token=token, version=item.version)
 
     async def _put(
@@ -311,13 +312,17 @@ def require_settled(what: str, claimed_at: Instant | None, *, now: Instant) -> N
 def _relative(repo: Repository, address: str) -> str:
     prefix = f"{repo.namespace.removesuffix('/')}/"
     if not address.startswith(prefix):
-        raise _refused(f"address {address!r} is not in the repository's namespace: stage it instead")
+        raise _refused(
+            f"address {quoted(address)} is not in the repository's namespace: stage it instead", about=address
+        )
     return address.removeprefix(prefix)
 
 
-def _not_given_out(address: str, path: str, name: str) -> InvalidInputError:
-    return _refused(f"address {address!r} was not given out for {path!r} on {name}")
+def _not_given_out(address: str, path: str, name: str, *, is_known: bool = False) -> InvalidInputError:
+    """Return the error of an address that was never given out, or `is_known` and was given out for something else."""
+    message = f"address {quoted(address)} was not given out for {path!r} on {name}"
+    return _refused(message, about=path if is_known else "")
 
 
-def _refused(message: str) -> InvalidInputError:
-    return InvalidInputError(ErrorKind.LINK_REFUSED, message)
+def _refused(message: str, *, about: str = "") -> InvalidInputError:
+    return InvalidInputError(ErrorKind.LINK_REFUSED, message, about=about)

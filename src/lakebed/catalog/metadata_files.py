@@ -14,7 +14,7 @@ from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
 from lakebed.catalog.links import SignedUrl, sign
 from lakebed.committed.names import metarange_key, range_key
-from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.errors import ErrorKind, NotFoundError, quoted
 from lakebed.model.ids import MetarangeId, RangeId
 from lakebed.model.repository import Repository
 from lakebed.objects.port import ObjectStore
@@ -65,5 +65,5 @@ async def find_file(engine: Engine, repo: Repository, kind: FileKind, name: str)
     store = await engine.store_of(repo)
     if len(name) > _NAME_MAX or _NAME.fullmatch(name) is None or await store.head(key) is None:
         noun = kind.replace("_", "")
-        raise NotFoundError(ErrorKind.KEY_NOT_FOUND, f"there is no {noun} {name!r} in {repo.name}")
+        raise NotFoundError(ErrorKind.KEY_NOT_FOUND, f"there is no {noun} {quoted(name)} in {repo.name}")
     return store, key

@@ -58,6 +58,7 @@ from lakebed.errors import (
     NotFoundError,
     UnavailableError,
     is_unknown,
+    quoted,
 )
 from lakebed.format.part_uploads import (
     decode_part_upload,
@@ -504,7 +505,7 @@ def _chosen(wanted: Sequence[tuple[int, str]], kept: Sequence[UploadedPart]) -> 
         if part is None or part.md5 != md5:
             raise InvalidInputError(
                 ErrorKind.INVALID_PART,
-                f"part {number} was not uploaded, or its ETag is not {md5!r}: upload it again, then complete",
+                f"part {number} was not uploaded, or its ETag is not {quoted(md5)}: upload it again, then complete",
             )
         chosen.append(part)
     for part in chosen[:-1]:

@@ -11,7 +11,7 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import repository_arn, user_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
-from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
+from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError, quoted
 
 
 class Planned:
@@ -29,7 +29,7 @@ class Planned:
     async def run(self, repo_name: str, run_id: str) -> NoReturn:
         """Look for a run of hooks, of which there are none."""
         await self.list_runs(repo_name)
-        raise NotFoundError(ErrorKind.KEY_NOT_FOUND, f"there is no run {run_id!r} in {repo_name}")
+        raise NotFoundError(ErrorKind.KEY_NOT_FOUND, f"there is no run {quoted(run_id)} in {repo_name}")
 
     async def list_pulls(self, repo_name: str) -> None:
         """Raise unless the caller may see pull requests, of which there are none."""
@@ -40,7 +40,9 @@ class Planned:
         """Look for a pull request, of which there are none."""
         self._caller.require(Action.READ_PULL_REQUEST, repository_arn(repo_name))
         await self._engine.repo(repo_name)
-        raise NotFoundError(ErrorKind.KEY_NOT_FOUND, f"there is no pull request {pull_id!r} in {repo_name}")
+        raise NotFoundError(
+            ErrorKind.KEY_NOT_FOUND, f"there is no pull request {quoted(pull_id)} in {repo_name}"
+        )
 
     async def write_pull(self, repo_name: str) -> NoReturn:
         """Refuse to make or change a pull request."""

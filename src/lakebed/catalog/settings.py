@@ -12,6 +12,7 @@ from lakebed.errors import (
     ErrorKind,
     NotFoundError,
     PreconditionError,
+    quoted,
 )
 from lakebed.format.gc_rules import decode_gc_rules, encode_gc_rules
 from lakebed.kv.port import Expect
@@ -89,7 +90,9 @@ class Settings:
 
         def add(rules: dict[str, tuple[str, ...]]) -> None:
             if pattern in rules:
-                raise AlreadyExistsError(ErrorKind.RULE_EXISTS, f"there is a rule for {pattern!r} already")
+                raise AlreadyExistsError(
+                    ErrorKind.RULE_EXISTS, f"there is a rule for {quoted(pattern)} already"
+                )
             rules[pattern] = BLOCKED
 
         await self._change_protection(repo_name, add)
@@ -103,7 +106,7 @@ class Settings:
 
         def remove(rules: dict[str, tuple[str, ...]]) -> None:
             if rules.pop(pattern, None) is None:
-                raise NotFoundError(ErrorKind.RULE_NOT_FOUND, f"there is no rule for {pattern!r}")
+                raise NotFoundError(ErrorKind.RULE_NOT_FOUND, f"there is no rule for {quoted(pattern)}")
 
         await self._change_protection(repo_name, remove)
 

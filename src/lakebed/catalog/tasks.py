@@ -11,7 +11,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from lakebed.env.clock import after
-from lakebed.errors import ConflictError, ErrorKind, LakebedError, NotFoundError, UnavailableError
+from lakebed.errors import (
+    ConflictError,
+    ErrorKind,
+    LakebedError,
+    NotFoundError,
+    UnavailableError,
+    cut,
+    quoted,
+)
 from lakebed.format.tasks import decode_task, encode_task
 from lakebed.kv.port import Expect, prefix_end
 from lakebed.limits import SWAP_ATTEMPTS_MAX, TASK_DEAD_SECONDS, TASK_LIFETIME_SECONDS
@@ -182,6 +190,6 @@ class Tasks:
         task = decode_task(item.value) if item is not None else None
         # Records of an older lakebed do not say which branch they are of.
         if task is None or task.kind != kind or task.branch not in (branch, ""):
-            where = f"branch {branch} of {repo.name}" if branch else repo.name
-            raise NotFoundError(ErrorKind.TASK_NOT_FOUND, f"there is no {kind} {task_id!r} in {where}")
+            where = f"branch {cut(branch)} of {repo.name}" if branch else repo.name
+            raise NotFoundError(ErrorKind.TASK_NOT_FOUND, f"there is no {kind} {quoted(task_id)} in {where}")
         return task

@@ -21,7 +21,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lakebed.env.clock import SECOND, Instant, after
-from lakebed.errors import ConflictError, ErrorKind, FencedError, InvalidInputError, NotFoundError
+from lakebed.errors import (
+    ConflictError,
+    ErrorKind,
+    FencedError,
+    InvalidInputError,
+    NotFoundError,
+    cut,
+    quoted,
+)
 from lakebed.gc.names import run_name
 from lakebed.limits import GC_LEASE_SECONDS, GC_MARKS_KEPT, GC_RUNS_KEPT
 from lakebed.model.gc import GcState, Lease, Mark, MarkKind, Run, RunKind
@@ -87,7 +95,7 @@ def require(state: GcState, run: str, token: int) -> Lease:
         now_held = f": run {lease.run} of {lease.holder or 'somebody'} has it" if lease is not None else ""
         raise FencedError(
             ErrorKind.LEASE_LOST,
-            f"run {run} no longer holds the lease{now_held}. It must not go on: begin another run",
+            f"run {cut(run)} no longer holds the lease{now_held}. It must not go on: begin another run",
         )
     return lease
 
@@ -217,4 +225,4 @@ def find_run(state: GcState, run: str) -> Run:
     for each in state.runs:
         if each.id == run:
             return each
-    raise NotFoundError(ErrorKind.GC_RUN_NOT_FOUND, f"there is no garbage collection run {run!r}")
+    raise NotFoundError(ErrorKind.GC_RUN_NOT_FOUND, f"there is no garbage collection run {quoted(run)}")

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NewType
 
 from lakebed.env.clock import Instant
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.limits import AUTH_ID_LENGTH_MAX
 
 UserId = NewType("UserId", str)
@@ -225,5 +225,5 @@ _RULE = f"1 to {AUTH_ID_LENGTH_MAX} letters, digits and characters of _+=.,@-"
 
 def _parse(text: str, noun: str) -> str:
     if not is_auth_id(text):
-        raise InvalidInputError(ErrorKind.INVALID_AUTH_ID, f"{noun} id {text!r} must be {_RULE}")
+        raise InvalidInputError(ErrorKind.INVALID_AUTH_ID, f"{noun} id {quoted(text)} must be {_RULE}")
     return text

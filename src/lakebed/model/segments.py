@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakebed.env.clock import SECOND, Instant
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.model.branch import Branch
 from lakebed.model.ids import Nonce
 from lakebed.model.layers import SegmentLayer
@@ -50,7 +50,7 @@ def parse_segment_id(text: str) -> SegmentName:
     """Return what a segment's id says, or raise `InvalidInputError`."""
     found = _ID.fullmatch(text)
     if found is None:
-        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{text!r} is not the id of a segment")
+        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{quoted(text)} is not the id of a segment")
     era, owner, token = found.groups()
     return SegmentName(int(era), Nonce(owner), int(token or 0))
 
@@ -63,10 +63,10 @@ def segment_key(segment_id: str) -> str:
 def parse_segment_key(key: str) -> SegmentName:
     """Return what the object key of a segment says, or raise `InvalidInputError`."""
     if not key.startswith(SEGMENTS_FOLDER) or not key.endswith(_ENDING):
-        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{key!r} is not the key of a segment")
+        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{quoted(key)} is not the key of a segment")
     name = parse_segment_id(key[len(SEGMENTS_FOLDER) : -len(_ENDING)])
     if segment_key(str(name)) != key:
-        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{key!r} is not the key of a segment")
+        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"{quoted(key)} is not the key of a segment")
     return name
 
 

@@ -9,6 +9,7 @@ from lakebed.errors import (
     InvalidInputError,
     NotFoundError,
     PreconditionError,
+    quoted,
 )
 from lakebed.limits import PARTS_MAX, PATH_BYTES_MAX
 from lakebed.objects.port import ByteRange, Part
@@ -89,7 +90,8 @@ def condition_failed(key: str) -> PreconditionError:
 def upload_missing(upload: str) -> NotFoundError:
     """The error of a part without its upload."""
     return NotFoundError(
-        ErrorKind.UPLOAD_NOT_FOUND, f"there is no upload {upload!r}: it was completed, aborted or never begun"
+        ErrorKind.UPLOAD_NOT_FOUND,
+        f"there is no upload {quoted(upload)}: it was completed, aborted or never begun",
     )
 
 

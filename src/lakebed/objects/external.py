@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from lakebed.errors import DeniedError, ErrorKind, InvalidInputError
+from lakebed.errors import DeniedError, ErrorKind, InvalidInputError, quoted
 from lakebed.limits import PLACE_BYTES_MAX
 from lakebed.objects.drivers.local import LocalObjects
 from lakebed.objects.drivers.s3 import S3Objects
@@ -205,7 +205,7 @@ def _parse(address: str) -> PlaceUrl:
     if place.scheme not in {"local", "s3"} or not place.path:
         raise InvalidInputError(
             ErrorKind.INVALID_ADDRESS,
-            f"{address!r} is no address of an object: use local:///path or s3://bucket/key",
+            f"{quoted(address)} is no address of an object: use local:///path or s3://bucket/key",
         )
     return place
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.limits import (
     FOLDER_NAME_BYTES_MAX,
     NAMESPACE_BYTES_MAX,
@@ -57,17 +57,17 @@ def parse_place(url: str) -> PlaceUrl:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise InvalidInputError(
             ErrorKind.INVALID_NAMESPACE,
-            f"{url!r} is no storage this lakebed knows: it begins with one of {known}",
+            f"{quoted(url)} is no storage this lakebed knows: it begins with one of {known}",
         )
     host, _, path = rest.partition("/")
     path = path.removesuffix("/")
     segments = path.split("/") if path else []
     if any(segment in {"", ".", ".."} or "\0" in segment for segment in segments) or host in {".", ".."}:
         raise InvalidInputError(
-            ErrorKind.INVALID_NAMESPACE, f"{url!r} has an empty, '.' or '..' part: write the place out"
+            ErrorKind.INVALID_NAMESPACE, f"{quoted(url)} has an empty, '.' or '..' part: write the place out"
         )
     if (not host and (scheme != "local" or not segments)) or "\0" in host:
-        raise InvalidInputError(ErrorKind.INVALID_NAMESPACE, f"{url!r} names no bucket or folder")
+        raise InvalidInputError(ErrorKind.INVALID_NAMESPACE, f"{quoted(url)} names no bucket or folder")
     return PlaceUrl(scheme, host, path)
 
 
@@ -83,7 +83,7 @@ def normalise_namespace(url: str) -> str:
     """
     if _AWKWARD.search(url):
         raise InvalidInputError(
-            ErrorKind.INVALID_NAMESPACE, f"namespace {url!r} must not have white space, '?' or '#'"
+            ErrorKind.INVALID_NAMESPACE, f"namespace {quoted(url)} must not have white space, '?' or '#'"
         )
     place = parse_place(url)
     _require_shallow(place)

@@ -164,11 +164,7 @@ class Branches:
             NotFoundError: `BRANCH_NOT_FOUND`.
             DeniedError: `DEFAULT_BRANCH`.
         """
-        if name == repo.default_branch:
-            raise DeniedError(
-                ErrorKind.DEFAULT_BRANCH,
-                f"{name!r} is the default branch of {repo.name} and cannot be deleted",
-            )
+        require_not_default(repo, name)
         return await self._lifecycle.delete(repo, name)
 
     async def list(
@@ -345,3 +341,12 @@ _KIND: RefKind[Branch, DeletedBranch] = RefKind(
     published=_publish,
     buried=bury,
 )
+
+
+def require_not_default(repo: Repository, name: BranchName) -> None:
+    """Raise `DeniedError` (`DEFAULT_BRANCH`) for the branch that a repository cannot be without."""
+    if name == repo.default_branch:
+        raise DeniedError(
+            ErrorKind.DEFAULT_BRANCH,
+            f"{name!r} is the default branch of {repo.name} and cannot be deleted",
+        )

@@ -18,6 +18,7 @@ from lakebed.errors import (
     NotFoundError,
     UnavailableError,
     is_unknown,
+    quoted,
 )
 from lakebed.format.commit_id import commit_id
 from lakebed.format.records import decode_commit, encode_commit
@@ -189,7 +190,7 @@ class Commits:
             found += [commit for commit in likely if commit.tree == tree]
         if not found:
             raise NotFoundError(
-                ErrorKind.KEY_NOT_FOUND, f"there is no metarange {tree!r} of a commit in {repo.name}"
+                ErrorKind.KEY_NOT_FOUND, f"there is no metarange {quoted(tree)} of a commit in {repo.name}"
             )
         standing = [commit for commit in found if not commit.condemned_by]
         if not standing:
@@ -273,4 +274,4 @@ def _essence(commit: Commit) -> Commit:
 
 
 def _missing(repo: Repository, commit_id: CommitId) -> NotFoundError:
-    return NotFoundError(ErrorKind.COMMIT_NOT_FOUND, f"commit {commit_id!r} not found in {repo.name}")
+    return NotFoundError(ErrorKind.COMMIT_NOT_FOUND, f"commit {quoted(commit_id)} not found in {repo.name}")

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from lakebed.env.clock import Clock
 from lakebed.env.ids import IdSource
-from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, PreconditionError
+from lakebed.errors import ConflictError, ErrorKind, InvalidInputError, PreconditionError, quoted
 from lakebed.format.records import decode_protection, encode_protection
 from lakebed.kv.port import Expect, KVStore
 from lakebed.limits import SWAP_ATTEMPTS_MAX
@@ -137,7 +137,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
         if len(choices) > _CHOICES_MAX:
             raise InvalidInputError(
                 ErrorKind.INVALID_ARGUMENT,
-                f"pattern {pattern!r} stands for more than {_CHOICES_MAX} patterns: split it",
+                f"pattern {quoted(pattern)} stands for more than {_CHOICES_MAX} patterns: split it",
             )
     return re.compile("|".join(map(translate, choices)))
 

@@ -51,6 +51,7 @@ from lakebed.errors import (
     NotFoundError,
     UnavailableError,
     is_unknown,
+    quoted,
 )
 from lakebed.format.records import decode_stash, encode_stash
 from lakebed.format.rows import OPEN_KEY
@@ -387,5 +388,5 @@ def _wanted(stash_id: Nonce) -> UnavailableError:
 def _not_found(repo: Repository, stash_id: Nonce) -> NotFoundError:
     return NotFoundError(
         ErrorKind.STASH_NOT_FOUND,
-        f"there is no stash {stash_id!r} in {repo.name}: `lakebed stash list` shows them",
+        f"there is no stash {quoted(stash_id)} in {repo.name}: `lakebed stash list` shows them",
     )

@@ -13,7 +13,7 @@ from lakebed.api.operation import Operations, Permission
 from lakebed.api.pages import Amount, PageOf, page_of, wanted
 from lakebed.api.reply import json_reply
 from lakebed.auth.actions import Action
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.http.reply import Reply
 from lakebed.limits import LIST_PAGE_DEFAULT
 from lakebed.refs.log import LogQuery
@@ -138,5 +138,7 @@ def _seconds(since: str | None) -> float | None:
         return msgspec.convert(since, datetime).timestamp()
     except msgspec.ValidationError as error:
         raise InvalidInputError(
-            ErrorKind.INVALID_ARGUMENT, f"query: `since` {since!r} is no RFC 3339 date"
+            ErrorKind.INVALID_ARGUMENT,
+            f"query: `since` {quoted(since)} is no RFC 3339 date",
+            about=since,
         ) from error

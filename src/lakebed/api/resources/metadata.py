@@ -12,7 +12,7 @@ from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.catalog.commit_records import CommitRecord
 from lakebed.catalog.metadata_files import FileKind
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.http.reply import Reply
 
 operations = Operations("metadata")
@@ -102,7 +102,8 @@ async def get_metadata_object(call: Call) -> Reply:
             kind = "meta_range"
         case other:
             raise InvalidInputError(
-                ErrorKind.INVALID_ARGUMENT, f"path: `type` {other!r} must be one of {get_args(FileKind)}"
+                ErrorKind.INVALID_ARGUMENT,
+                f"path: `type` {quoted(other)} must be one of {get_args(FileKind)}",
             )
     files, name = call.session.metadata_files, call.path["object_id"]
     if call.query(FileQuery).presign:
