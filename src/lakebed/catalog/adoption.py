@@ -73,6 +73,7 @@ from lakebed.model.tasks import Task
 from lakebed.objects.port import ObjectStore
 from lakebed.refs.dump import REFS_FOLDER, Heads, RefsDump
 from lakebed.refs.dump_files import DumpName, list_dumps, open_dump, parse_dump_key
+from lakebed.refs.leftovers import remove_traces
 from lakebed.refs.owners import (
     marker_key,
     markers,
@@ -162,14 +163,19 @@ class Adoptions:
         self._caller.require(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(namespace))
         store = await self._engine.open_store(namespace)
         await require_kept(store, namespace)
-        await require_create_only(store, namespace, self._engine.parts.ids.token())
         dump = await self._find_dump(store, namespace, source)
         name = name or dump.repository
         if not name:
             raise InvalidInputError(
                 ErrorKind.INVALID_ARGUMENT, "name: this dump does not say what its repository was called"
             )
-        claimed = await self._engine.repositories.claim_adoption(parse_repo_name(name), namespace)
+        try:
+            await require_create_only(store, namespace, self._engine.parts.ids.token())
+            claimed = await self._engine.repositories.claim_adoption(parse_repo_name(name), namespace)
+        except LakebedError:
+            with suppress(LakebedError):
+                await remove_traces(store)
+            raise
         hold = _Hold(claimed)
         repo = _repository(claimed.value)
 

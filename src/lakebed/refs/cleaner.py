@@ -7,7 +7,7 @@ A repository's entry, when due, and only if no record names its uid any more:
     1. bury  every branch of its partition   from here no row can be staged: the fences are lost
     2. drop  the partitions of all staging tokens those records and the stashes name
     3. free  the namespace, if the data was to be deleted too: `deleted_data` has the order. Then the marker goes, and a
-             late entry stays for what is uploaded until a day later
+             late entry stays for what is uploaded until a day later. Where nothing lies any more, what the store made goes too
     4. drop  the repository's partitions
     5. remove the entry                      crash before: everything above is done again
 2 before 4: only the branch records say which tokens there were.
@@ -92,6 +92,7 @@ from lakebed.refs.keys import (
     todo_branch,
     token_cleanup_key,
 )
+from lakebed.refs.leftovers import remove_traces
 from lakebed.refs.outermost import logged
 from lakebed.refs.owners import OpenStore, deleting_key, marker_key
 from lakebed.refs.pins import oldest_pin
@@ -367,7 +368,7 @@ class Cleaner:
             await store.delete(leaving[:1])
         else:
             await store.delete(leaving)
-            if entry.delete_data and not await store.remove_if_empty():
+            if not await remove_traces(store):
                 return False
         await self._kv.drop(compaction_partition(entry.partition))
         await self._kv.drop(entry.partition)

@@ -48,6 +48,13 @@ async def measure(store: ObjectStore, *, clock: Clock, seconds: float) -> Storag
     return StorageUse(objects=counts[0], files=counts[1], size=size)
 
 
+async def remove_traces(store: ObjectStore) -> bool:
+    """Remove what the store itself has made at a place that holds no object. Return False if that has to be tried again."""
+    async for _ in store.list():
+        return True
+    return await store.remove_if_empty()
+
+
 async def require_leftovers(store: ObjectStore, namespace: str, *, own: str) -> StorageUse:
     """Count what is left of a deleted repository; `own` is a marker of the caller, and does not count.
 

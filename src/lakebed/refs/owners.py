@@ -178,7 +178,7 @@ async def require_unowned(
     allow_data: bool,
     adopting: bool = False,
 ) -> None:
-    """Look for anyone else in the namespace, in the places `above` it, and below. The own marker must be there already.
+    """Look for anyone else in the namespace, in the places `above` it, and below. It decides once the own marker is there.
 
     Who adopts the namespace takes it from the repository whose marker lies in it.
 

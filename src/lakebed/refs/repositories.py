@@ -2,17 +2,19 @@
 
 Create                                      after a crash here
     1. swap  creating(uid, namespace)       the cleaner gives it up when it is stale
-    2. put   the owner marker               the same, and the marker goes
-    3. look  for anyone else: other records with a namespace above, below or equal, objects in
+    2. look  for other records with a namespace above, below or equal, and for anyone in the store: objects in
              the namespace, markers above or below
-    4. delete the marks of data that was deleted here before (`deleted_data`)
+    3. put   the owner marker               the same, and the marker goes, with what the store made for it
+    4. look  into the store once more
+    5. delete the marks of data that was deleted here before (`deleted_data`)
                                             the same, and late uploads of that repository stay
-    5. claim the next generation, if owner files of an adopted repository lie there (only if bare: it allows data)
+    6. claim the next generation, if owner files of an adopted repository lie there (only if bare: it allows data)
                                             the same; an owner without a marker is gone
-    6. write the first commit and the default branch (unless bare)
+    7. write the first commit and the default branch (unless bare)
                                             the same, and the partition goes
-    7. swap  live, at exactly the version of 1
-    Somebody is there: remove the own marker, then give up as the cleaner would.
+    8. swap  live, at exactly the version of 1
+    Somebody is there: remove the own marker and what the store made for it, then give up as the cleaner would.
+    The first look into the store only spares places of others: a creation that it refuses has written nothing there.
 
 Delete
     1. swap  deleting(uid)                  whoever meets it goes on with 2
@@ -20,17 +22,17 @@ Delete
     3. remove the record                    done; the cleaner works the entry off when it is due
 
 Purge: what a repository that was deleted without its data has left in a namespace
-    1. to 3. of a creation, where 3 allows data: the namespace belongs to nobody else, and everything below data/ is named as
+    1. to 4. of a creation, where data is allowed: the namespace belongs to nobody else, and everything below data/ is named as
              only a repository names it
-    4. swap  deleting(uid, with its data), at exactly the version of 1; then 2 and 3 of a deletion
-    A crash before 4 leaves a claim that is given up, and deletes nothing. A dry run gives it up itself.
+    5. swap  deleting(uid, with its data), at exactly the version of 1; then 2 and 3 of a deletion
+    A crash before 5 leaves a claim that is given up, and deletes nothing. A dry run gives it up itself.
 
-1 before 3 of a creation: of two who want the same place at the same time, each has
-said so before it looks, so at least one sees the other. To give up a creation that
-is stale, the cleaner swaps its record to `deleting` first: either that or step 7
+1 before 2 and 3 before 4 of a creation: of two who want the same place at the same time, each has said so before it
+looks, in the records of one installation and in the store for all, so at least one sees the other. To give up a creation that
+is stale, the cleaner swaps its record to `deleting` first: either that or step 8
 succeeds, never both, so no marker is ever taken from a repository that goes live.
 
-One thing no step can close: a creator that stalls between 1 and 2 until it was given
+One thing no step can close: a creator that stalls between 1 and 3 until it was given
 up and cleaned, then puts its marker and dies before it learns so, leaves that marker
 (an object store has no fences). It blocks the place and nothing else; the message
 of the refusal names the object to remove.
@@ -100,7 +102,7 @@ from lakebed.refs.keys import (
     repo_key,
     repository_cleanup_key,
 )
-from lakebed.refs.leftovers import StorageUse, require_leftovers
+from lakebed.refs.leftovers import StorageUse, remove_traces, require_leftovers
 from lakebed.refs.listing import Listing
 from lakebed.refs.owners import (
     OpenStore,
@@ -231,8 +233,7 @@ class Repositories:
             bare=bare,
         )
         try:
-            await put_marker(store, name, repo.uid)
-            await self._require_alone(repo.namespace, repo.uid, allow_data=repo.bare)
+            await self._occupy(claimed.value, store, allow_data=repo.bare)
             await delete_marks(store)
             if bare and await newest_generation(store):
                 repo = replace(repo, generation=await self.claim_generation(store, claimed.value))
@@ -291,8 +292,7 @@ class Repositories:
         claim = await self._claim(_purge_name(self.places.canonical(namespace)), namespace)
         uid = claim.value.uid
         try:
-            await put_marker(store, claim.value.name, uid)
-            await self._require_alone(namespace, uid, allow_data=True)
+            await self._occupy(claim.value, store, allow_data=True)
             found = await require_leftovers(store, namespace, own=marker_key(uid))
         except LakebedError as error:
             with suppress(LakebedError):  # What fails here is left to the cleaner, like after a crash.
@@ -463,6 +463,12 @@ class Repositories:
             return Versioned(claim, version)
         raise _contended(name)
 
+    async def _occupy(self, claim: CreatingRepository, store: ObjectStore, *, allow_data: bool) -> None:
+        """Do 2 to 4 of a creation."""
+        await self._require_alone(claim.namespace, claim.uid, allow_data=allow_data)
+        await put_marker(store, claim.name, claim.uid)
+        await self._require_unowned(claim.namespace, claim.uid, allow_data=allow_data)
+
     async def _require_alone(
         self, namespace: str, uid: RepoUid, *, allow_data: bool, adopting: bool = False
     ) -> None:
@@ -476,6 +482,12 @@ class Repositories:
                     ErrorKind.NAMESPACE_IN_USE,
                     f"namespace {namespace} is in use: repository {other.name} has {other.namespace}",
                 )
+        await self._require_unowned(namespace, uid, allow_data=allow_data, adopting=adopting)
+
+    async def _require_unowned(
+        self, namespace: str, uid: RepoUid, *, allow_data: bool, adopting: bool = False
+    ) -> None:
+        place = self.places.canonical(namespace)
         await require_unowned(
             self._open_store,
             place,
@@ -545,7 +557,10 @@ class Repositories:
         It goes at once, so that whoever looks next finds nobody here, and once more when the cleaner comes: a copy
         of the put that was given up on the way may arrive after this.
         """
-        await store.delete([marker_key(claim.value.uid)])
+        marker = marker_key(claim.value.uid)
+        if await store.head(marker) is not None:
+            await store.delete([marker])
+            await remove_traces(store)
         await self.give_up(claim)
 
     async def _delete_once(

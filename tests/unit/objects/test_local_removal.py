@@ -68,6 +68,28 @@ async def test_folders_of_others_stay(tmp_path: Path) -> None:
     assert files_below(tmp_path) == ["a", "a/other"]
 
 
+async def test_the_top_itself_stays(tmp_path: Path) -> None:
+    store = LocalObjects(tmp_path / "top", top=tmp_path / "top")
+    await emptied(store)
+
+    assert await store.remove_if_empty()
+    await store.close()
+
+    assert files_below(tmp_path) == ["top"]
+
+
+async def test_deleting_what_is_not_there_makes_no_store(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "file").touch()
+    store = LocalObjects(tmp_path / "root")
+    await store.delete(["other", "file/below"])
+    assert files_below(tmp_path) == ["root", "root/file"]
+
+    await store.delete(["other", "file"])
+    assert await keys_of(store) == []
+    await store.close()
+
+
 async def test_half_removed_stores_are_removed(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "data").mkdir(parents=True)

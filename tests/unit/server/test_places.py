@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.errors import DeniedError, ErrorKind, InvalidInputError, UnavailableError
+from lakebed.env.clock import SystemClock, after
+from lakebed.errors import DeniedError, ErrorKind, InvalidInputError, NotFoundError, UnavailableError
+from lakebed.limits import GRACE_SECONDS
 from lakebed.objects.settings import StoreSettings
 from lakebed.server.config import Config
 from lakebed.server.installation import open_installation
@@ -80,3 +82,96 @@ async def test_nothing_is_imported_from_the_data_folder(tmp_path: Path) -> None:
             await wired.engine.external.resolve(f"local://{tmp_path}/in/key")
         with pytest.raises(DeniedError):
             await wired.engine.external.check(f"local://{tmp_path}/data/installation.key")
+
+
+def _found(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("there", [False, True])
+async def test_a_refused_creation_leaves_nothing_in_the_folder_of_another_installation(
+    tmp_path: Path, there: bool
+) -> None:
+    storage = StoreSettings(local_roots=(tmp_path / "root",))
+    place = tmp_path / "root" / "lake"
+    async with open_installation(Config(data=tmp_path / "one", storage=storage)) as wired:
+        await wired.catalog.repositories.create("lake", f"local://{place}")
+    if there:
+        (place / "x").mkdir()
+    before = _found(place)
+    async with open_installation(Config(data=tmp_path / "two", storage=storage)) as wired:
+        for call in (
+            wired.catalog.repositories.create("other", f"local://{place}/x"),
+            wired.catalog.repositories.create("bare", f"local://{place}/x", bare=True),
+            wired.catalog.repositories.purge(f"local://{place}/x"),
+        ):
+            with pytest.raises(InvalidInputError) as raised:
+                await call
+            assert raised.value.kind is ErrorKind.NAMESPACE_IN_USE
+        assert _found(place / "x") == []
+
+    assert [path for path in _found(place) if not path.startswith(".lakebed")] == [
+        path for path in before if not path.startswith(".lakebed")
+    ]
+
+
+async def test_a_refused_creation_leaves_nothing_beside_files_of_others(tmp_path: Path) -> None:
+    theirs = tmp_path / "root" / "theirs"
+    theirs.mkdir(parents=True)
+    (theirs / "payroll.csv").write_text("secret")
+    config = Config(data=tmp_path / "data", storage=StoreSettings(local_roots=(tmp_path / "root",)))
+    async with open_installation(config) as wired:
+        with pytest.raises(InvalidInputError):
+            await wired.catalog.repositories.create("lake", f"local://{theirs}")
+        now = after(SystemClock().now(), GRACE_SECONDS + 60)
+        assert (await wired.cleaner.clean_once(now)).repositories == 1
+
+    assert _found(tmp_path / "root") == ["theirs", "theirs/payroll.csv"]
+
+
+async def test_a_creation_that_is_refused_after_its_marker_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Config(data=tmp_path / "data", storage=StoreSettings(local_roots=(tmp_path / "root",)))
+    (tmp_path / "root").mkdir()
+    async with open_installation(config) as wired:
+        looks = [None, InvalidInputError(ErrorKind.NAMESPACE_IN_USE, "somebody came")]
+
+        async def require_unowned(*_: object, **__: object) -> None:
+            if (error := looks.pop(0)) is not None:
+                assert list((tmp_path / "root" / "a" / "lake" / "_lakebed").iterdir())
+                raise error
+
+        monkeypatch.setattr("lakebed.refs.repositories.require_unowned", require_unowned)
+        with pytest.raises(InvalidInputError, match="somebody came"):
+            await wired.catalog.repositories.create("lake", f"local://{tmp_path}/root/a/lake")
+        assert _found(tmp_path / "root") == []
+
+
+async def test_a_creation_that_is_given_up_leaves_nothing_when_it_is_cleaned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Config(data=tmp_path / "data", storage=StoreSettings(local_roots=(tmp_path / "root",)))
+    (tmp_path / "root").mkdir()
+
+    async def fail(*_: object) -> None:
+        raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, "out of reach")
+
+    monkeypatch.setattr("lakebed.refs.repositories.delete_marks", fail)
+    async with open_installation(config) as wired:
+        with pytest.raises(UnavailableError, match="out of reach"):
+            await wired.catalog.repositories.create("lake", f"local://{tmp_path}/root/lake")
+        assert _found(tmp_path / "root")
+        now = after(SystemClock().now(), GRACE_SECONDS + 60)
+        assert (await wired.cleaner.clean_once(now)).repositories == 1
+        assert _found(tmp_path / "root") == []
+
+
+async def test_a_refused_adoption_leaves_nothing(tmp_path: Path) -> None:
+    config = Config(data=tmp_path / "data", storage=StoreSettings(local_roots=(tmp_path / "root",)))
+    (tmp_path / "root").mkdir()
+    async with open_installation(config) as wired:
+        with pytest.raises(NotFoundError):
+            await wired.catalog.adoptions.start(f"local://{tmp_path}/root/a", name="lost")
+
+    assert _found(tmp_path / "root") == []

@@ -181,8 +181,11 @@ class LocalObjects:
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             check_key(key)
-        if await self._files() is None:
-            return  # There is no folder, and none is made to find that out.
+        files = await self._files()
+        with translated(self._path):
+            is_there = self._opened is not None or (files and any(files.find(key) for key in keys))
+        if not is_there:
+            return  # And nothing is made to find that out.
         opened = self._opened or await self._open()
         await self._run(opened.root.changes.delete, keys)
 

@@ -229,12 +229,12 @@ def remove_empty_folders(path: str, top: str | None, disk: Disk) -> None:
         _remove_empty_below(root, disk, unseen=STATE)
     folder = Path(path)
     with suppress(OSError):  # Not empty, or another was faster.
-        while True:
+        while top is None or Path(top) in folder.parents:
             above = open_root(str(folder.parent), top)
             disk.remove_folder(above.fd, folder.name)
             disk.sync(above.fd, Sync.ROOT_ENTRY)
             folder = folder.parent
-            if top is None or Path(top) not in folder.parents:
+            if top is None:
                 return
 
 
