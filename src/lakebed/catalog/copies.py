@@ -14,7 +14,9 @@ from lakebed.auth.actions import Action
 from lakebed.auth.arns import object_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.late_uploads import remove_if_gone
 from lakebed.catalog.shared_addresses import may_share
+from lakebed.errors import NotFoundError
 from lakebed.model.entries import Entry
 from lakebed.model.ids import parse_path
 from lakebed.model.repository import Repository
@@ -70,7 +72,12 @@ class Copies:
             address = engine.slices.next_address(now)
             await self._carry(source_repo, found, repo, address)
         copied = replace(changed, path=path, address=address, mtime=now)
-        await engine.parts.staging.write(repo, branch, [copied], condition=target.condition)
+        try:
+            await engine.parts.staging.write(repo, branch, [copied], condition=target.condition)
+        except NotFoundError:
+            if address != found.address:
+                await remove_if_gone(engine, repo, address)
+            raise
         return copied
 
     async def _carry(self, source: Repository, entry: Entry, repo: Repository, address: str) -> None:

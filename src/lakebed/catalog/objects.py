@@ -15,6 +15,7 @@ from lakebed.auth.arns import namespace_arn, object_arn, repository_arn
 from lakebed.auth.caller import Caller
 from lakebed.catalog.digests import Digest
 from lakebed.catalog.engine import Engine
+from lakebed.catalog.late_uploads import remove_if_gone
 from lakebed.catalog.shared_addresses import may_share
 from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.limits import INLINE_READ_BYTES_MAX, LIST_PAGE_DEFAULT, LIST_PAGE_MAX
@@ -157,7 +158,11 @@ class Objects:
             content_type=attributes.content_type,
             metadata=metadata,
         )
-        await engine.parts.staging.write(repo, name, [entry], condition=condition)
+        try:
+            await engine.parts.staging.write(repo, name, [entry], condition=condition)
+        except NotFoundError:
+            await remove_if_gone(engine, repo, address)
+            raise
         return entry
 
     async def stage(
@@ -228,7 +233,12 @@ class Objects:
             address = engine.slices.next_address(now)
             await self._copy_bytes(repo, found, address)
             copied = replace(found, path=target, mtime=now, address=address)
-        await engine.parts.staging.write(repo, name, [copied])
+        try:
+            await engine.parts.staging.write(repo, name, [copied])
+        except NotFoundError:
+            if copied.address != found.address:
+                await remove_if_gone(engine, repo, copied.address)
+            raise
         return copied
 
     async def set_metadata(
