@@ -20,6 +20,7 @@ COUNTS = {
     "segments": 10,
     "segment-conditions": 5,
     "slow-segments": 3,
+    "swept-segments": 3,
     "shared-segments": 4,
     "handed-in": 3,
     "pinned-scans": 4,
@@ -47,12 +48,14 @@ COUNTS = {
     "stashes": 10,
     "slow-stashes": 10,
     "branches": 10,
+    "idle-branches": 3,
     "slow-readers": 8,
     "stand-stills": 8,
     "repositories": 10,
     "refs": 20,
     "refs-without-fences": 20,
     "gc": 4,
+    "gc-compacted": 2,
     "gc-moves": 2,
     "gc-refs": 3,
     "gc-refs-without-fences": 2,
@@ -62,11 +65,15 @@ COUNTS = {
     "gc-readers": 2,
     "gc-leases": 1,
     "gc-storms": 2,
+    "gc-unreadable": 2,
     "gc-slices": 2,
     "gc-pauses": 1,
     "gc-crashes": 2,
     "gc-crashed-sweeps": 5,
     "gc-repeats": 2,
+    "gc-race-refs": 3,
+    "gc-race-trees": 3,
+    "gc-race-moves": 3,
     "gc-manners": 2,
     "gc-dumps": 6,
     "adoption": 8,
@@ -74,10 +81,7 @@ COUNTS = {
 
 
 # How many seeds more a scenario may take to reach what it is about.
-FURTHER = 40
-
-# The first seed, where seeds from 0 would have to be many to reach the rarest part.
-FIRST = {"compaction": 9, "heads": 8, "slow-segments": 4}
+FURTHER = 20
 
 
 def seeds(scenario: str) -> range:
@@ -86,8 +90,7 @@ def seeds(scenario: str) -> range:
         return range(int(one), int(one) + 1)
     if many is not None:
         return range(int(many))
-    first = FIRST.get(scenario, 0)
-    return range(first, first + COUNTS[scenario])
+    return range(COUNTS[scenario])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -325,7 +325,7 @@ class Client:
 
     async def commit_tree(self) -> Op:
         """Commit the tree of another commit, however old."""
-        branch, source = self._branch(), Client._some_commit(self)
+        branch, source = self._branch(), self._old_commit()
         await self._tidy(branch)
         tree = self.lake.world.truth.commit(self.lake.partition, source).tree
         call = partial(
@@ -541,6 +541,10 @@ class Client:
             assert head is not None
             return head
         return self.chance.pick(found)
+
+    def _old_commit(self) -> CommitId:
+        """Return a commit whose tree somebody may have kept."""
+        return self._some_commit()
 
     def _condition(self, branch: str, path: str) -> Condition | None:
         current = (self.lake.world.truth.timeline(self.lake.partition, branch).last.view or {}).get(path)

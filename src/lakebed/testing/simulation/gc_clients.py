@@ -40,15 +40,15 @@ from lakebed.testing.simulation.process import SimProcess
 from lakebed.testing.simulation.record_laws import LawBrokenError
 from lakebed.versioning.commit import CommitRequest
 
-TAGS = ("v1", "v2")
+TAGS = ("v1", "v2", "v3", "v4")
 
-# What a collector reads: of the ranges, some.
+# What a collector reads: of the ranges, half.
 _READ = (
-    DATA_FOLDER,
-    METARANGES_FOLDER,
-    "/uncommitted/",
-    "/state/",
-    *(f"{RANGES_FOLDER}{each}" for each in "048cf"),
+    (DATA_FOLDER,),
+    (METARANGES_FOLDER,),
+    ("/uncommitted/",),
+    ("/state/",),
+    tuple(f"{RANGES_FOLDER}{each}" for each in "02468ace"),
 )
 # Long before there was a lakebed: clients set the dates of their commits.
 _LONG_AGO = 1_000_000_000
@@ -145,7 +145,7 @@ class GcClient(Client):
             options = replace(options, allow_large=False)
         ahead = manners.pick(lake.manners.store_ahead)
         takeover = manners.happens(lake.manners.takeover)
-        unreadable = manners.pick(_READ) if manners.happens(lake.manners.unreadable) else None
+        unreadable = manners.pick(_READ) if manners.happens(lake.manners.unreadable) else ()
 
         async def call() -> None:
             faults = StoreFaults(ahead_seconds=ahead, unreadable=unreadable)
@@ -162,6 +162,15 @@ class GcClient(Client):
             careful=not options.allow_large,
             apart=max(abs(skew), abs(ahead), abs(skew - ahead)),
         )
+
+    async def mark_only(self, *, clean: bool) -> Op:
+        """Mark, whatever its age, and delete nothing."""
+        options = Options(min_age_seconds=0.0, grace_seconds=GRACE_SECONDS, clean=clean, allow_large=True)
+
+        async def call() -> None:
+            await mark(await self._job(self.chance, StoreFaults()), options)
+
+        return await self._collect("collect", call, min_age=0.0, clean=clean)
 
     async def restore_run(self) -> Op | None:
         """Put back what some sweep has put aside."""
@@ -370,7 +379,9 @@ class GcClient(Client):
 
     async def move(self) -> None:
         """Give an object another path, and take the one it had."""
-        branch, path = self._branch(), self.chance.pick(PATHS)
+        branch = self._branch()
+        shown = self.lake.world.truth.timeline(self.lake.partition, branch).last.view
+        path = self.chance.pick(sorted(shown) if shown else PATHS)
         op = await self._copy(branch, path)
         if op.outcome is Outcome.DONE:
             call = partial(
@@ -483,8 +494,23 @@ class GcClient(Client):
 
     def _some_commit(self) -> CommitId:
         """Return one that has been a head lately, and perhaps is about to expire."""
+        if self.chance.happens(0.4) and (doomed := self._doomed()):
+            return self.chance.pick(doomed)
         found = [Client._some_commit(self) for _ in range(3)]
         return max(found, key=lambda each: self.lake.world.truth.commit(self.lake.partition, each).created_at)
+
+    def _old_commit(self) -> CommitId:
+        """Return any that was a head, or one that was a head lately and may be condemned at this moment."""
+        if self.chance.happens(0.5):
+            return Client._some_commit(self)
+        commits = self.lake.world.truth.commits(self.lake.partition)
+        return self.chance.pick(sorted(commits, key=lambda each: each.created_at)[-6:]).id
+
+    def _doomed(self) -> list[CommitId]:
+        """Return the commits that only the rules keep, and no mark has condemned yet."""
+        heads = {self.head(branch) for branch in self.lake.branches}
+        commits = self.lake.world.truth.commits(self.lake.partition)
+        return [each.id for each in commits if not each.condemned_by and each.id not in heads]
 
     def _request(self, *, allow_empty: float = 0.0) -> CommitRequest:
         request = Client._request(self, allow_empty=allow_empty)

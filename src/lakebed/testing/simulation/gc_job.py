@@ -38,6 +38,8 @@ GC_PART = "gc"
 # How long the job waits for an answer: longer than a lease, so that others may have taken it by then.
 _PATIENCE_SECONDS = 90.0
 _TRIES = 4
+# How many requests do not go to a server that is known not to answer.
+_HEALTHY = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ class Line:
 
     async def ask(self, what: str, call: Callable[[SimProcess], Awaitable[T]]) -> T:
         """Return what some server answers, or raise what it raises, or `UnavailableError`."""
-        server = self.chance.pick(self.servers())
+        server = self._server()
         reply: asyncio.Future[T] = self.loop.create_future()
         heard, answered = not self.chance.happens(self.lost), not self.chance.happens(self.lost)
 
@@ -73,6 +75,12 @@ class Line:
                 return await reply
         except TimeoutError:
             raise UnavailableError(ErrorKind.OUTCOME_UNKNOWN, f"{what}: no answer") from None
+
+    def _server(self) -> SimProcess:
+        """Return mostly one that would answer, as whoever stands before the servers finds out."""
+        servers = self.servers()
+        awake = [server for server in servers if server.awake]
+        return self.chance.pick(awake if awake and self.chance.happens(_HEALTHY) else servers)
 
     def _later(self, function: Callable[..., None], *args: object) -> None:
         self.loop.call_later(self.chance.between(0.0002, 0.004), function, *args, context=WORLD)
@@ -190,8 +198,8 @@ class StoreFaults:
     """What is wrong with a store."""
 
     ahead_seconds: float = 0.0
-    unreadable: str | None = None
-    """What is in the names of objects and folders that cannot be read; None if all can."""
+    unreadable: tuple[str, ...] = ()
+    """What is in the names of objects and folders that cannot be read."""
 
 
 class SimStore:
@@ -238,7 +246,7 @@ class SimStore:
         await self._again(lambda: self._store.copy(source, target))
 
     def _require_readable(self, what: str) -> None:
-        if self._unreadable is not None and self._unreadable in what:
+        if any(part in what for part in self._unreadable):
             raise UnavailableError(ErrorKind.STORE_UNAVAILABLE, f"{what}: cannot be read")
 
     def _objects(self, found: Sequence[ObjectInfo]) -> pa.Table:

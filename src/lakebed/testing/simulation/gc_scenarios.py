@@ -9,12 +9,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from lakebed.compaction.limits import CompactionLimits
 from lakebed.limits import GRACE_SECONDS, SLICE_SECONDS
 from lakebed.testing.simulation.adoption_play import play_adoption
 from lakebed.testing.simulation.gc_clients import Manners
 from lakebed.testing.simulation.gc_dump_play import play_gc_dumps
 from lakebed.testing.simulation.gc_play import RULES, Habits, play_gc
+from lakebed.testing.simulation.gc_race_play import play_gc_race
 from lakebed.testing.simulation.network import Weather
+from lakebed.testing.simulation.process import EAGER_LIMITS
 from lakebed.testing.simulation.scenario import Scenario
 from lakebed.testing.simulation.stage import Conditions
 from lakebed.testing.simulation.steps import GC_POINTS
@@ -27,11 +30,14 @@ def _collected(
     fences: bool = True,
     segments: bool = False,
     compaction: bool = False,
+    limits: CompactionLimits | None = None,
     branches: tuple[str, ...] = ("main", "dev", "exp"),
     **work: float,
 ) -> Scenario:
     play = partial(play_gc, conditions=conditions, habits=habits, work=tuple(work.items()), branches=branches)
-    return Scenario(play=play, reaches=reaches, fences=fences, segments=segments, compaction=compaction)
+    return Scenario(
+        play=play, reaches=reaches, fences=fences, segments=segments, compaction=compaction, limits=limits
+    )
 
 
 _SHORT = Conditions(
@@ -58,16 +64,19 @@ _REFS: dict[str, Any] = {
     "hard_reset": 2.0,
     "create_branch": 5.0,
     "delete_branch": 4.0,
-    "create_tag": 9.0,
-    "delete_tag": 8.0,
+    "create_tag": 14.0,
+    "delete_tag": 9.0,
     "set_rules": 0.3,
     "copy": 1.0,
     "read": 1.0,
     "collect": 5.0,
 }
 _REFS_MET = ("commits condemned", "create_tag commit-not-found")
-_REFS_CONDITIONS = replace(_SHORT, calls=60, weather=replace(_SHORT.weather, slow=0.3))
-_REFS_HABITS = Habits(rules=(RULES[1], RULES[1], RULES[3], None), clean=0.7, sluggish=False)
+# Everybody is at work just when commits are condemned.
+_CONDEMNING = (("gc prepare_commits", "attempt"), ("gc prepare_commits", "condemn"))
+_REFS_CONDITIONS = replace(_SHORT, clients=8, rush_at=_CONDEMNING, rush_seconds=6.0)
+# Collectors are slow, and whoever wants a name is not.
+_REFS_HABITS = Habits(rules=(RULES[1], RULES[1], RULES[3], None), clean=0.7)
 
 # Collectors and the servers that they ask die, or stand still, at any step of what they do.
 _CRASHES = replace(
@@ -133,6 +142,22 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         collect=4,
         clean=0.5,
     ),
+    "gc-compacted": _collected(
+        # So long that what was compacted is referred to by the compacted tree only.
+        replace(_SHORT, calls=12, patience=120.0, kills=0.1, pauses=0.1, cleaning_seconds=200.0),
+        Habits(rules=(None,), sluggish=False),
+        "clean mark",
+        "tree installed",
+        segments=True,
+        compaction=True,
+        limits=EAGER_LIMITS,
+        branches=("main", "dev"),
+        write=10,
+        delete=2,
+        commit=0.7,
+        compact=4,
+        collect=5,
+    ),
     "gc-moves": _collected(
         replace(_SHORT, calls=60),
         Habits(rules=(None,)),
@@ -159,6 +184,9 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
     "gc-heads": _collected(
         replace(
             _SHORT,
+            processes=5,
+            clients=10,
+            calls=25,
             ambush_at=(("commit", "seal"), ("commit", "upload ranges"), ("commit", "metarange")),
             ambush_everywhere=True,
             ambush_share=0.15,
@@ -167,7 +195,7 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
             ambush_least=70.0,
             ambush_seconds=(200.0,),
         ),
-        Habits(rules=(RULES[1], RULES[1], None), clean=0.7, sluggish=False),
+        Habits(rules=(RULES[1], RULES[1], None), clean=0.9, sluggish=False),
         "commits condemned",
         "taken for dead",
         write=6,
@@ -182,7 +210,15 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         collect=6,
     ),
     "gc-trees": _collected(
-        replace(_SHORT, weather=replace(_SHORT.weather, slow=0.3)),
+        # So long that what was committed is referred to by commits only.
+        replace(
+            _SHORT,
+            calls=30,
+            patience=120.0,
+            cleaning_seconds=200.0,
+            weather=replace(_SHORT.weather, slow=0.3),
+            rush_at=_CONDEMNING,
+        ),
         Habits(rules=(RULES[1], RULES[1], RULES[3], None), clean=0.7, sluggish=False),
         "commits condemned",
         "head moved by commit_tree",
@@ -198,15 +234,23 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         collect=6,
     ),
     "gc-copies": _collected(
-        replace(_SHORT, calls=60, kills=0.2, pauses=0.2),
+        # What is moved while branches are listed is on none of them when its turn comes.
+        replace(
+            _SHORT,
+            clients=8,
+            kills=0.2,
+            pauses=0.2,
+            rush_at=(("gc prepare_uncommitted", "pin"),),
+            rush_seconds=6.0,
+        ),
         Habits(rules=(None,)),
         "copied",
-        branches=("main", "dev"),
+        branches=("main", "dev", "exp", "old"),
         write=8,
-        move=12,
+        move=20,
         copy=1,
-        commit=0.5,
-        collect=3,
+        commit=0.3,
+        collect=4,
     ),
     "gc-readers": _collected(
         replace(_SHORT, patience=60.0, pauses=0.1, kills=0.1),
@@ -226,11 +270,17 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
             _SHORT,
             processes=4,
             clients=8,
+            calls=25,
             kills=0.0,
-            pauses=8.0,
+            pauses=2.0,
             pause_seconds=((200.0, 1),),
-            blows=60,
-            ambushes=0,
+            ambush_at=tuple(("gc mark", step) for step in ("commits", "read", "lists", "report", "state")),
+            ambush_everywhere=True,
+            ambush_share=0.2,
+            ambushes=20,
+            ambush_pauses=1.0,
+            ambush_least=70.0,
+            ambush_seconds=(200.0,),
         ),
         Habits(rules=(RULES[1], None), clean=0.7, sluggish=False),
         "collect lease-lost",
@@ -257,8 +307,22 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         link=1,
         collect=8,
     ),
+    "gc-unreadable": _collected(
+        # So long that what was committed is referred to by commits only.
+        replace(_SHORT, calls=30, patience=120.0, kills=0.1, pauses=0.1, cleaning_seconds=200.0),
+        Habits(rules=(None,), sluggish=False, manners=Manners(unreadable=0.5)),
+        "clean mark",
+        "optimized mark",
+        "collect store-unavailable",
+        write=8,
+        delete=1,
+        commit=4,
+        merge=1,
+        hard_reset=1,
+        collect=6,
+    ),
     "gc-slices": _collected(
-        replace(_SHORT, kills=4.0, blows=40),
+        replace(_SHORT, kills=4.0, blows=40, patience=120.0, cleaning_seconds=200.0),
         Habits(ages=(300.0,), rules=(None,), clean=0.1, sluggish=False),
         "optimized mark",
         write=10,
@@ -385,6 +449,42 @@ GC_SCENARIOS: Mapping[str, Scenario] = {
         move=2,
         restore_run=0.7,
         collect=8,
+    ),
+    "gc-race-refs": Scenario(
+        play=partial(
+            play_gc_race,
+            moment=("gc prepare_commits", "attempt"),
+            acts=("create_tag", "create_tag", "create_branch", "delete_tag"),
+            work=(
+                ("write", 4.0),
+                ("commit", 6.0),
+                ("delete_tag", 2.0),
+                ("delete_branch", 0.5),
+                ("create_branch", 1.0),
+            ),
+            rules=RULES[1],
+        ),
+        reaches=("everybody came", "commits condemned", "create_tag done"),
+    ),
+    "gc-race-trees": Scenario(
+        play=partial(
+            play_gc_race,
+            moment=("gc prepare_commits", "condemn"),
+            acts=("commit_tree",),
+            work=(("write", 6.0), ("commit", 6.0), ("hard_reset", 1.0)),
+            rules=RULES[1],
+        ),
+        reaches=("everybody came", "commits condemned", "head moved by commit_tree"),
+    ),
+    "gc-race-moves": Scenario(
+        play=partial(
+            play_gc_race,
+            moment=("gc prepare_uncommitted", "pin"),
+            acts=("move",),
+            work=(("write", 12.0), ("commit", 0.3), ("move", 1.0)),
+            branches=("main", "dev", "exp", "old"),
+        ),
+        reaches=("everybody came", "clean mark", "copied"),
     ),
     "adoption": Scenario(
         play=partial(

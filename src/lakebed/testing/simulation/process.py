@@ -207,6 +207,11 @@ class SimProcess:
     def alive(self) -> bool:
         return self.owner.alive
 
+    @property
+    def awake(self) -> bool:
+        """Whether it would answer."""
+        return self.alive and self.owner.awake_at <= self._loop.time()
+
     def spawn(self, work: Coroutine[Any, Any, None], *, part: str = "") -> "asyncio.Task[None]":
         """Run something in this process, as the part of it that `part` names. If it fails, so does the run."""
         context = copy_context()

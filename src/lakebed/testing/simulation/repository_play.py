@@ -67,12 +67,21 @@ class _Town:
         for lake in live:
             await check_lake(self.world, lake, process)
         await clean_up(self.world, live, process)
+        await self._end_uploads(process)
         # Once for uploads that outlasted their repository, once more if a creation that died was in the way.
         for _ in range(2):
             await self.world.sleep(LATE_UPLOAD_SECONDS)
             await process.cleaner.clean_once()
         check_no_leaks(self.world)
         check_namespaces(self.world)
+
+    async def _end_uploads(self, process: SimProcess) -> None:
+        """Let uploads to some of the deleted repositories end, long after their data was deleted."""
+        chance = self.world.chance.fork("uploads")
+        for lake in self.lakes:
+            if not self.world.truth.is_live(lake.partition) and chance.happens(0.5):
+                self.world.met["upload to a deleted repository"] += 1
+                await WORK["write"](Client(lake, process, chance))
 
     async def _create(self, process: SimProcess, chance: Chance) -> Op:
         name, namespace = chance.pick(_NAMES), chance.pick(_NAMESPACES)

@@ -9,6 +9,7 @@ from lakebed.limits import GRACE_SECONDS, LEASE_SECONDS, PENDING_TIMEOUT_SECONDS
 from lakebed.testing.simulation.fair_play import play_fair
 from lakebed.testing.simulation.gc_scenarios import GC_SCENARIOS
 from lakebed.testing.simulation.head_race_play import play_head_race
+from lakebed.testing.simulation.idle_play import play_idle
 from lakebed.testing.simulation.lake_play import play_lake
 from lakebed.testing.simulation.network import Weather
 from lakebed.testing.simulation.process import EAGER_LIMITS, FOLDING_LIMITS
@@ -146,6 +147,31 @@ SCENARIOS: Mapping[str, Scenario] = {
         commit=4,
         reset_branch=0.5,
         clean=1,
+    ),
+    "swept-segments": _lake(
+        # Writers stand still with their segment stored and not named, and sweepers go by.
+        Conditions(
+            clients=8,
+            calls=15,
+            processes=4,
+            patience=0.1,
+            kills=0.5,
+            pauses=0.5,
+            ambush_at=(("writer", "upload"),),
+            ambush_share=0.3,
+            ambushes=40,
+            ambush_pauses=1.0,
+            ambush_least=0.05,
+            ambush_seconds=(2.0,),
+        ),
+        "written by segment",
+        "process paused",
+        segments=True,
+        write=10,
+        delete=2,
+        stat=1,
+        commit=0.5,
+        sweep_segments=6,
     ),
     "shared-segments": _lake(
         Conditions(clients=16, calls=20, patience=0.1, kills=20, pauses=1, blows=8),
@@ -612,6 +638,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         merge=1,
         clean=1,
     ),
+    "idle-branches": Scenario(play=play_idle, reaches=("used again when idle",)),
     "slow-readers": _lake(
         Conditions(kills=0.5, pauses=1, patience=40.0),
         "reader met a moved layer",

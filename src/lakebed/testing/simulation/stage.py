@@ -62,6 +62,10 @@ class Conditions:
     """How long those are at most."""
     ambush_least: float = LEASE_SECONDS
     """How long those are at least."""
+    rush_at: Sequence[tuple[str, str]] = ()
+    """The steps at which everybody who is thinking acts instead, so that much happens at once just then."""
+    rush_seconds: float = 2.0
+    """Within which time."""
     patience: float = 1.0
     """How much longer than usual clients wait between two calls."""
     cleaning_seconds: float = 200.0
@@ -100,6 +104,7 @@ class Stage:
         target = self._chance.fork("target").pick(conditions.ambush_at)
         self._targets = frozenset(conditions.ambush_at if conditions.ambush_everywhere else (target,))
         self._ambush_chance = self._chance.fork("ambush")
+        self._rush = asyncio.Event()
         self._resting = False
         self._trapped: SimProcess | None = None
         """A worker that is to stand still as soon as it has uploaded something."""
@@ -151,10 +156,19 @@ class Stage:
     async def _be_client(self, act: Act, number: int, process: SimProcess) -> None:
         chance = self._chance.fork(f"client {number} {self._left[number]}")
         while self._left[number]:
-            await self._world.sleep(self._think(chance))
+            await self._wait(chance)
             self._left[number] -= 1
             await act(process, chance)
         del self._left[number]
+
+    async def _wait(self, chance: Chance) -> None:
+        """Think, unless there is a rush."""
+        try:
+            async with asyncio.timeout(self._think(chance)):
+                await self._rush.wait()
+        except TimeoutError:
+            return
+        await self._world.sleep(chance.between(0.0, self._conditions.rush_seconds))
 
     def _think(self, chance: Chance) -> float:
         longest = chance.weighted([(0.005, 6), (0.1, 3), (2.0, 1), (30.0, 0.3), (600.0, 0.03)])
@@ -191,6 +205,11 @@ class Stage:
     def _ambush(self, protocol: str, step: str, name: str) -> None:
         """Some process has come to a step of a protocol: perhaps it comes no further."""
         chance = self._ambush_chance
+        if (protocol, step) in self._conditions.rush_at:
+            # Whoever waits right now: the event wakes them, and stays clear.
+            self._world.met[f"rush, {protocol}: {step}"] += 1
+            self._rush.set()
+            self._rush.clear()
         if self._trapped is not None and name == self._trapped.name and step == "upload all":
             self._pause(self._trapped, chance.between(20, 4 * LEASE_SECONDS))
             self._trapped = None

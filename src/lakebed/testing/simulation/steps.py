@@ -92,6 +92,11 @@ class Steps:
         """A client of `process` was told that all is done."""
         self._move(protocol, which, "ack", process)
 
+    def notice(self, protocol: str, moment: str) -> None:
+        """Tell whoever lies in wait of a moment that is no step: no death is counted there."""
+        if self.ambush is not None:
+            self.ambush(protocol, moment, self._network.delivering.process)
+
     def is_at(self, protocol: str, which: Hashable, *steps: str) -> bool:
         """Return whether a run of a protocol has got to one of the steps, and no further."""
         flow = self._flows.get((protocol, which))

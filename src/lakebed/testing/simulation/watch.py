@@ -183,6 +183,8 @@ class Watch:
             self._record_swapped(partition, old, new, op)
         if old is not None and (new.min_era > old.min_era or len(new.retired) < len(old.retired)):
             self._steps.reach("cleaner", process, "mark")
+        if old is not None and old.indexed and not new.indexed:
+            self._steps.notice("cleaner", "idle")
         self._sightings.branch_swapped(partition, old, new, op)
 
     def _record_swapped(self, partition: str, old: Branch, new: Branch, op: Op | None) -> None:
