@@ -83,7 +83,7 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
         assert time.monotonic() < deadline, f"never so: {what}"
-        time.sleep(0.02)
+        time.sleep(0.1)  # Looking costs the job time too: a whole store may be listed.
 
 
 def free_lease(server: ServerProcess) -> None:

@@ -165,7 +165,7 @@ async def adopt(wired: Wired, namespace: str = PLACE, **options: Any) -> Adoptio
     """Adopt, and return the report; raise what the task failed with."""
     name, task = await wired.catalog.adoptions.start(namespace, **options)
     while task.state is TaskState.RUNNING:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)  # Threads work meanwhile.
         task = await wired.catalog.adoptions.status(name, task.id)
     if task.state is not TaskState.DONE:
         raise ConflictError(ErrorKind(task.error_kind or "unreadable"), task.error)
