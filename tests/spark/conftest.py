@@ -22,7 +22,6 @@ CLUSTER = "local-cluster[2,1,1024]"
 _SMALL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": QUICK_JAVA,
-    "spark.executor.extraJavaOptions": QUICK_JAVA,
 }
 # What is installed here in site-packages, without what is installed as links: so without this lakebed.
 _PYTHON = """#!/bin/sh
@@ -59,7 +58,10 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with pytest.MonkeyPatch.context() as patch:
             if request.param == CLUSTER:
                 patch.setenv("PYSPARK_PYTHON", str(_other_python(tmp_path_factory.mktemp("python"))))
-            session = stack.enter_context(open_session("tests", master=request.param, conf=_SMALL))
+            # Executors that tests kill leave files there.
+            java = f"{QUICK_JAVA} -Djava.io.tmpdir={tmp_path_factory.mktemp('executors')}"
+            conf = {**_SMALL, "spark.executor.extraJavaOptions": java}
+            session = stack.enter_context(open_session("tests", master=request.param, conf=conf))
         yield session
 
 

@@ -54,7 +54,7 @@ def beginning(
     """Start the job, with nobody to hear what it says, and kill it at the end."""
     started = subprocess.Popen(
         [*command, *TRIAL, *options],
-        env={**inherited(), **server.client_environment},
+        env={**inherited(server.folder), **server.client_environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -65,9 +65,10 @@ def beginning(
         started.wait()
 
 
-def inherited() -> dict[str, str]:
-    """Return what a child inherits of the test run, and a Java that does not prepare for hours."""
-    return {**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA}  # noqa: TID251  the child's, not ours
+def inherited(folder: Path) -> dict[str, str]:
+    """Return what a child inherits of the test run, a Java that does not prepare for hours, and where it may leave files."""
+    java = f"{QUICK_JAVA} -Djava.io.tmpdir={folder}"
+    return {**os.environ, "JAVA_TOOL_OPTIONS": java, "TMPDIR": str(folder)}  # noqa: TID251  the child's, not ours
 
 
 def check(site: Site, server: ServerProcess) -> None:

@@ -82,7 +82,7 @@ def submit(server: ServerProcess, folder: Path, *options: str) -> "subprocess.Co
     """Run the job as a launcher does, and wait for it."""
     (folder / "collect.py").write_text(SCRIPT)
     tools = Path(sys.executable).parent
-    here = inherited()
+    here = inherited(folder)
     java = find_java(here)
     return subprocess.run(
         [tools / "spark-submit", "--master", LOCAL, "collect.py", "gc", *TRIAL, *options],
