@@ -229,13 +229,23 @@ class PartUploads:
         ]
         return found.upload, listed[:amount], len(listed) > amount
 
-    async def under_way(self, repo_name: str) -> list[PartUpload]:
-        """Return the uploads of a repository that are open, by key and age."""
+    async def under_way(self, repo_name: str, *, prefix: str = "") -> list[PartUpload]:
+        """Return the uploads of a repository that are open and whose keys begin with `prefix`, by key and age.
+
+        Records of uploads are kept by time, so all of them are read; page by page, and only what is shown is kept.
+        """
         self._caller.require(Action.LIST_OBJECTS, repository_arn(repo_name))
         repo = await self._engine.repo(repo_name)
-        uploads = [found.upload for found in await self._all(repo)]
-        opened = [upload for upload in uploads if upload.is_under_way]
-        return sorted(opened, key=lambda each: (f"{each.branch}/{each.path}", each.created_at, each.id))
+        opened: list[PartUpload] = []
+        async for page in self._engine.parts.kv.scan(
+            repo.partition,
+            start=UPLOADS_PREFIX,
+            end=prefix_end(UPLOADS_PREFIX),
+            page_items_max=MAINTENANCE_PAGE_ITEMS,
+        ):
+            uploads = map(decode_part_upload, page.values)
+            opened += [each for each in uploads if each.is_under_way and each.key.startswith(prefix)]
+        return sorted(opened, key=lambda each: (each.key, each.created_at, each.id))
 
     async def sweep(self, repo: Repository) -> int:
         """Give up what nobody completed for long, and forget what ended. Return how many.
@@ -310,15 +320,6 @@ class PartUploads:
         if writing:
             await self._engine.parts.branches.get(repo, BranchName(of.branch))
         return _Found(repo, upload, item.version)
-
-    async def _all(self, repo: Repository) -> list[_Found]:
-        return [
-            _Found(repo, decode_part_upload(value), version)
-            async for page in self._engine.parts.kv.scan(
-                repo.partition, start=UPLOADS_PREFIX, end=prefix_end(UPLOADS_PREFIX)
-            )
-            for value, version in zip(page.values, page.versions, strict=True)
-        ]
 
     async def _parts_of(self, repo: Repository, upload: str) -> list[UploadedPart]:
         prefix = _parts_prefix(upload)

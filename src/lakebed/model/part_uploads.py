@@ -49,6 +49,11 @@ class PartUpload:
     """The nonce of the call that claimed it: it alone may stage the entry."""
 
     @property
+    def key(self) -> str:
+        """As S3 clients name it: the branch and the path."""
+        return f"{self.branch}/{self.path}"
+
+    @property
     def is_under_way(self) -> bool:
         """Whether it can still be completed for the first time, or aborted."""
         return self.state in (PartUploadState.OPEN, PartUploadState.COMPLETING)

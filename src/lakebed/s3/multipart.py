@@ -148,11 +148,7 @@ async def list_uploads(call: Call) -> Reply:
     key_marker, id_marker = query.get("key-marker", ""), query.get("upload-id-marker", "")
     amount = min(_number(call, "max-uploads", _PAGE_MAX), _PAGE_MAX)
     encode = query.get("encoding-type") == "url"
-    uploads = [
-        upload
-        for upload in await call.session.part_uploads.under_way(call.bucket)
-        if _key(upload).startswith(prefix)
-    ]
+    uploads = await call.session.part_uploads.under_way(call.bucket, prefix=prefix)
     if key_marker:
         uploads = _after(uploads, key_marker, id_marker)
     shown: list[str] = []
@@ -160,7 +156,7 @@ async def list_uploads(call: Call) -> Reply:
     last: PartUpload | None = None
     has_more = False
     for upload in uploads:
-        key = _key(upload)
+        key = upload.key
         cut = key.find(delimiter, len(prefix)) if delimiter else -1
         folder = key[: cut + len(delimiter)] if cut >= 0 else ""
         if folder and (folder in prefixes or key_marker.startswith(folder)):
@@ -184,7 +180,7 @@ async def list_uploads(call: Call) -> Reply:
                 element("Bucket", call.bucket),
                 _encoded("KeyMarker", key_marker, encode=encode),
                 element("UploadIdMarker", id_marker),
-                _encoded("NextKeyMarker", _key(last), encode=encode) if last and has_more else "",
+                _encoded("NextKeyMarker", last.key, encode=encode) if last and has_more else "",
                 element("NextUploadIdMarker", last.id) if last and has_more else "",
                 _encoded("Prefix", prefix, encode=encode),
                 _encoded("Delimiter", delimiter, encode=encode) if delimiter else "",
@@ -203,7 +199,7 @@ async def list_uploads(call: Call) -> Reply:
 
 def _after(uploads: list[PartUpload], key_marker: str, id_marker: str) -> list[PartUpload]:
     """Return the uploads behind a marker; with an id, also the later ones of the marker's own key."""
-    keys = [_key(upload) for upload in uploads]
+    keys = [upload.key for upload in uploads]
     end = bisect_right(keys, key_marker)
     same = [index for index in range(end) if keys[index] == key_marker]
     at = next((index for index in same if uploads[index].id == id_marker), None)
@@ -222,10 +218,6 @@ def _target(call: Call) -> tuple[str, str]:
 def _people(upload: PartUpload) -> str:
     who = f"{element('ID', upload.initiator)}{element('DisplayName', upload.initiator)}"
     return f"<Initiator>{who}</Initiator><Owner>{who}</Owner>"
-
-
-def _key(upload: PartUpload) -> str:
-    return f"{upload.branch}/{upload.path}"
 
 
 def _encoded(name: str, value: str, *, encode: bool) -> str:
