@@ -66,6 +66,14 @@ class EngineMatchesDicts(RuleBasedStateMachine):
         self.run(self.lake.put(branch, **{path: content}))
         self.models[branch].view[path] = content
 
+    @rule(branch=branches, path=paths, content=contents)
+    def commit_with_the_same_again(self, branch: str, path: str, content: str) -> None:
+        """Commit a change, and everything that is committed uploaded once more."""
+        for again in sorted(self.models[branch].committed.items()):
+            self.put(branch, *again)
+        self.put(branch, path, content)
+        self.commit(branch)
+
     @rule(branch=branches, chosen=st.sets(paths, min_size=1))
     def delete(self, branch: str, chosen: set[str]) -> None:
         self.run(self.lake.catalog.objects.delete("lake", branch, sorted(chosen)))
@@ -74,13 +82,19 @@ class EngineMatchesDicts(RuleBasedStateMachine):
 
     @rule(branch=branches)
     def commit(self, branch: str) -> None:
+        """What has the content that it had keeps its address and time, however often it was uploaded again."""
         model = self.models[branch]
+        before = self._rows(f"{branch}@")
         if model.view == model.committed:
             with pytest.raises(InvalidInputError) as caught:
                 self.run(self.lake.commit(branch))
             assert caught.value.kind is ErrorKind.NO_CHANGES
+            assert self._rows(branch) == before
             return
         self.run(self.lake.commit(branch))
+        after = self._rows(f"{branch}@")
+        same = [path for path, content in model.view.items() if model.committed.get(path) == content]
+        assert [after[path] for path in same] == [before[path] for path in same]
         self._advance(branch, dict(model.view), model.line)
 
     @rule(branch=branches)
@@ -161,6 +175,11 @@ class EngineMatchesDicts(RuleBasedStateMachine):
         for name, model in self.models.items():
             assert self.run(self.lake.show(name)) == model.view
             assert self.run(self.lake.show(f"{name}@")) == model.committed
+
+    def _rows(self, ref: str) -> dict[str, tuple[str, int]]:
+        rows = self.run(self.lake.catalog.objects.list("lake", ref, amount=1000)).rows
+        columns = [rows.column(name).to_pylist() for name in ("key", "address", "mtime")]
+        return {key: (address, mtime) for key, address, mtime in zip(*columns, strict=True)}
 
     def _advance(self, branch: str, objects: Objects, line: frozenset[int]) -> None:
         number = max(self.commits) + 1
