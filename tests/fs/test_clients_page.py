@@ -9,7 +9,6 @@ import pytest
 
 from lakebed.testing.server_process import ServerProcess, running_server
 from tests.clients.page import CLIENTS, ROOT, Section, sections
-from tests.contract.by_design import expected_places
 
 COMPATIBILITY = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
 SMALL = [section for section in [*sections(), *sections(COMPATIBILITY)] if not section.is_large]
@@ -50,8 +49,3 @@ def test_the_tests_that_the_page_of_compatibility_names_exist() -> None:
     named = re.findall(r"`(tests/[^`]+)`", COMPATIBILITY)
     assert len(named) > 10
     assert [path for path in named if not (ROOT / path).exists()] == []
-
-
-def test_every_difference_by_design_is_a_row_of_the_page() -> None:
-    reasons = set(expected_places().values()) - {"to be repaired"}
-    assert {reason for reason in reasons if f"| {reason} |" not in COMPATIBILITY} == set()
