@@ -22,9 +22,34 @@ async def test_an_unknown_path_is_no_endpoint(admin: AsgiClient) -> None:
     assert (answer.status, answer.json()) == (404, {"message": "invalid API endpoint"})
 
 
-async def test_a_wrong_method_is_405_and_names_the_right_ones(admin: AsgiClient) -> None:
+async def test_a_wrong_method_is_no_endpoint(admin: AsgiClient) -> None:
     answer = await admin("PATCH", REPO)
-    assert (answer.status, answer.headers["allow"]) == (405, "DELETE, GET")
+    assert (answer.status, answer.json()["message"]) == (404, "invalid API endpoint")
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("/repositories//branches", "repository"),
+        (f"{REPO}/branches//commits", "branch"),
+        (f"{REPO}/refs//diff/main", "leftRef"),
+        ("/auth/users//credentials", "userId"),
+    ],
+)
+async def test_an_empty_segment_of_a_path_is_named(admin: AsgiClient, path: str, parameter: str) -> None:
+    answer = await admin("GET", path)
+    assert answer.status == 400
+    assert parameter in answer.message
+
+
+@pytest.mark.parametrize("path", ["/repositories/", f"{REPO}/", f"{REPO}/branches/"])
+async def test_a_path_that_ends_in_a_slash_is_no_endpoint(admin: AsgiClient, path: str) -> None:
+    assert (await admin("GET", path)).status == 404
+
+
+async def test_a_ref_may_be_encoded_twice(admin: AsgiClient) -> None:
+    for ref in ("main~0", "main%7E0", "main%257E0"):
+        assert (await admin("GET", f"{REPO}/refs/{ref}/commits")).status == 200
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,9 @@ def test_a_client_that_is_lost_during_an_upload_leaves_nothing(
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
-        ("PATCH", "/api/v1/repositories", 405),
-        ("DELETE", "/api/v1/user", 405),
-        ("OPTIONS", "/api/v1/user", 405),
+        ("PATCH", "/api/v1/repositories", 404),
+        ("DELETE", "/api/v1/user", 404),
+        ("OPTIONS", "/api/v1/user", 404),
         ("BREW", "/api/v1/user", 405),
         ("GET", "/api/v1/" + "a" * 20_000, 404),
         ("GET", "/api/v1/repositories/" + "a" * 20_000, 400),

@@ -22,7 +22,7 @@ from lakebed.api.operation import Access, Body, Operation
 from lakebed.api.phrases import Asked
 from lakebed.api.query import Parameters
 from lakebed.api.reply import json_reply
-from lakebed.api.router import Match, Router
+from lakebed.api.router import Router
 from lakebed.api.services import Services
 from lakebed.auth.caller import Caller, unauthenticated
 from lakebed.auth.decisions import Permissions
@@ -76,8 +76,8 @@ class RestApp:
         place = self._nowhere
         try:
             match = self._router.find(scope["method"], scope["raw_path"].partition(b"?")[0][_ROOT_BYTES:])
-            if match is None or match.operation is None:
-                reply = _no_operation(match)
+            if match is None:
+                reply = json_reply(404, ErrorBody("invalid API endpoint"))
             else:
                 decoder = self._decoders[match.operation.id]
                 place = decoder.place
@@ -258,10 +258,3 @@ def _too_large(bytes_max: int) -> InvalidInputError:
         f"a JSON body has at most {bytes_max} bytes here, and each comma and opening bracket of a large one counts for "
         f"{JSON_VALUE_BYTES}: send less at a time",
     )
-
-
-def _no_operation(match: Match | None) -> Reply:
-    if match is None:
-        return json_reply(404, ErrorBody("invalid API endpoint"))
-    allowed = ", ".join(match.methods)
-    return json_reply(405, ErrorBody(f"use one of {allowed} here"), headers=((b"allow", allowed.encode()),))

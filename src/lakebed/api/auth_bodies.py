@@ -14,7 +14,7 @@ B = TypeVar("B")
 V = TypeVar("V")
 
 
-class UserBody(msgspec.Struct, omit_defaults=True):
+class UserBody(msgspec.Struct):
     """A user."""
 
     id: str

@@ -6,6 +6,7 @@ from lakebed.api.pages import PageOf, PageQuery, page_of
 from lakebed.env.clock import SECOND
 from lakebed.format.identity import decode_metadata
 from lakebed.model.diffs import DiffType
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT
 from lakebed.versioning.paging import BlockPage
 
 
@@ -34,8 +35,13 @@ class DiffBody(msgspec.Struct, omit_defaults=True):
     right: RightSide | None = None
 
 
-def diff_page(page: BlockPage, *, with_right: bool = False) -> PageOf[DiffBody]:
-    """Return a page of diff rows and folded prefixes, in key order."""
+def diff_page(
+    page: BlockPage, *, with_right: bool = False, with_removed_size: bool = True
+) -> PageOf[DiffBody]:
+    """Return a page of diff rows and folded prefixes, in key order.
+
+    `with_removed_size` gives removed objects the size that they had: between two refs, not on a branch.
+    """
     names = ("type", "key", "size", "checksum", "mtime", "content_type", "metadata")
     columns = [page.rows.column(name).to_pylist() for name in names]
     results = [
@@ -43,9 +49,11 @@ def diff_page(page: BlockPage, *, with_right: bool = False) -> PageOf[DiffBody]:
             type=kind,
             path=key,
             path_type="object",
-            size_bytes=size,
-            right=RightSide(checksum, mtime // SECOND, content_type, decode_metadata(metadata))
-            if with_right and kind != DiffType.REMOVED
+            size_bytes=size if with_removed_size or kind != DiffType.REMOVED else 0,
+            right=RightSide(
+                checksum, mtime // SECOND, content_type or CONTENT_TYPE_DEFAULT, decode_metadata(metadata)
+            )
+            if with_right
             else None,
         )
         for kind, key, size, checksum, mtime, content_type, metadata in zip(*columns, strict=True)

@@ -18,6 +18,7 @@ from lakebed.api.object_bodies import stats_page
 from lakebed.api.pages import pagination_of
 from lakebed.env.clock import SECOND
 from lakebed.format.columns import text_buffers
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT
 from lakebed.versioning.paging import BlockPage
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -57,7 +58,7 @@ def _objects(columns: dict[str, Any], namespace: str, *, with_metadata: bool) ->
     ]
     if with_metadata:
         parts += [',"metadata":', *_metadata(columns["metadata"])]
-    parts += [',"content_type":"', columns["content_type"], '"},']
+    parts += [',"content_type":"', _content_types(columns["content_type"]), '"},']
     return pc.binary_join_element_wise(*_fused(parts), "")
 
 
@@ -80,6 +81,14 @@ def _full_addresses(address: pa.StringArray, namespace: str) -> list[Any]:
     if count == 0:
         return [before, address]
     return [address] if count == len(address) else [pc.if_else(outside, "", before), address]
+
+
+def _content_types(content_type: pa.StringArray) -> pa.StringArray:
+    """Return the types, with the default for those that are empty."""
+    offsets, _ = text_buffers(content_type)
+    if (offsets[1:] > offsets[:-1]).all():
+        return content_type
+    return pc.if_else(pc.equal(content_type, ""), CONTENT_TYPE_DEFAULT, content_type)
 
 
 def _metadata(metadata: pa.StringArray) -> list[Any]:

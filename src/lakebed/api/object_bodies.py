@@ -7,7 +7,7 @@ import msgspec
 from lakebed.api.pages import PageOf, page_of
 from lakebed.env.clock import SECOND
 from lakebed.format.identity import decode_metadata
-from lakebed.model.entries import Entry
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT, Entry
 from lakebed.versioning.paging import BlockPage
 
 
@@ -39,8 +39,8 @@ def object_stats(entry: Entry, namespace: str, *, with_metadata: bool = True) ->
         checksum=entry.checksum,
         mtime=entry.mtime // SECOND,
         size_bytes=entry.size_bytes,
-        metadata=entry.metadata if with_metadata else None,
-        content_type=entry.content_type,
+        metadata=entry.metadata if with_metadata else {},
+        content_type=entry.content_type or CONTENT_TYPE_DEFAULT,
     )
 
 
@@ -57,7 +57,7 @@ def stats_page(page: BlockPage, namespace: str, *, with_metadata: bool) -> PageO
             mtime // SECOND,
             size,
             decode_metadata(metadata) if with_metadata else None,
-            content_type,
+            content_type or CONTENT_TYPE_DEFAULT,
         )
         for key, address, checksum, size, mtime, content_type, metadata in zip(*columns, strict=True)
     ]

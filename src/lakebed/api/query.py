@@ -2,7 +2,8 @@
 
 Fields of the struct are the parameters: their names are the wire's (renamed by
 msgspec where Python needs another), a list takes repeated parameters, a default
-makes one optional. What does not fit is named in the error.
+makes one optional. An empty query parameter counts as absent, as clients send every parameter
+that they know. What does not fit is named in the error.
 """
 
 from typing import Any, get_origin
@@ -35,6 +36,8 @@ class Parameters:
         values: dict[str, Any] = {}
         for pair in query.split(b"&") if query else ():
             raw, _, value = pair.partition(b"=")
+            if not value:
+                continue
             name = self._names.get(raw) or _plain(raw)
             if name in self._lists:
                 values.setdefault(name, []).append(_plain(value))

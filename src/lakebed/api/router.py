@@ -1,5 +1,8 @@
 """Method and path to operation: a trie over path segments, built once from the table.
 
+`lakectl` percent-encodes refs twice (`main%255E2`), so refs are decoded twice. A tag with an escape in its name (`a%41`) has to be
+encoded twice, therefore.
+
 What is asked for most is asked for again and again: the path of an object is in the
 query, so a busy client sends one path a thousand times. The last matches are remembered.
 """
@@ -11,6 +14,7 @@ from urllib.parse import unquote
 from lakebed.api.operation import Operation
 from lakebed.errors import ErrorKind, InvalidInputError, quoted
 
+_REFS = frozenset({"ref", "leftRef", "rightRef", "sourceRef", "commitId"})
 _REMEMBERED_MAX = 4096
 _REMEMBERED_BYTES_MAX = 512
 
@@ -25,11 +29,10 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An operation and its path parameters; without an operation, the methods that the path has."""
+    """An operation and its path parameters."""
 
-    operation: Operation | None
+    operation: Operation
     params: Mapping[str, str]
-    methods: tuple[str, ...] = ()
 
 
 class Router:
@@ -42,10 +45,10 @@ class Router:
             self._add(operation)
 
     def find(self, method: str, path: bytes) -> Match | None:
-        """Return what `path` (percent-encoded, below the API's root) leads to; None if it leads nowhere.
+        """Return what `path` (percent-encoded, below the API's root) leads to; None if it leads nowhere with this method.
 
         Raises:
-            InvalidInputError: a parameter is not UTF-8.
+            InvalidInputError: a parameter is not UTF-8, or empty.
         """
         known = self._remembered.get((method, path))
         if known is not None:
@@ -64,8 +67,14 @@ class Router:
             return None
         operation = node.operations.get(method)
         if operation is None:
-            return Match(None, {}, tuple(sorted(node.operations)))
-        return Match(operation, dict(zip(node.names[method], values, strict=True)))
+            return None
+        params = dict(zip(node.names[method], values, strict=True))
+        if not all(params.values()):
+            name = next(name for name, value in params.items() if not value)
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"path: `{name}` is empty in {path!r}")
+        for name in _REFS & params.keys():
+            params[name] = _plain(params[name])
+        return Match(operation, params)
 
     def _walk(self, node: _Node, segments: list[str], at: int, values: list[str]) -> _Node | None:
         if at == len(segments):
@@ -74,9 +83,10 @@ class Router:
         below = node.fixed.get(segment)
         if below is not None and (found := self._walk(below, segments, at + 1, values)) is not None:
             return found
-        if node.param is None or not segment:
+        # An empty parameter is named in the error, but at the end of a path it is no parameter.
+        if node.param is None or (not segment and at == len(segments) - 1):
             return None
-        values.append(_plain(segment) if "%" in segment else segment)
+        values.append(_plain(segment))
         found = self._walk(node.param, segments, at + 1, values)
         if found is None:
             values.pop()
@@ -99,6 +109,8 @@ class Router:
 
 
 def _plain(segment: str) -> str:
+    if "%" not in segment:
+        return segment
     try:
         return unquote(segment, errors="strict")
     except UnicodeDecodeError as error:

@@ -13,8 +13,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from lakebed.api.call import Call
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.limits import SMALL_OBJECT_BYTES_MAX
-
-_DEFAULT_TYPE = "application/octet-stream"
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ async def read_upload(call: Call) -> Upload:
     header = call.raw_headers.get(b"content-type", b"").decode("latin-1")
     kind, options = parse_options_header(header)
     if kind != b"multipart/form-data":
-        return Upload(header or _DEFAULT_TYPE, await _raw(call))
+        return Upload(header or CONTENT_TYPE_DEFAULT, await _raw(call))
     boundary = options.get(b"boundary")
     if not boundary:
         raise InvalidInputError(
@@ -83,7 +82,7 @@ class _Form:
 
     def __init__(self, boundary: bytes) -> None:
         self.found = False
-        self.content_type = _DEFAULT_TYPE
+        self.content_type = CONTENT_TYPE_DEFAULT
         self._part = _Part()
         self._inside = False
         self._ready: list[bytes] = []

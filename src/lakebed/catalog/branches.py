@@ -92,11 +92,16 @@ class Branches:
         await self._engine.resetter.reset_prefix(repo, name, prefix)
 
     async def hard_reset(self, repo_name: str, branch: str, ref: str, *, force: bool = False) -> Commit:
-        """Let a clean branch point at the commit of `ref`."""
+        """Let a clean branch point at the commit of `ref`; `force` throws what is uncommitted away first.
+
+        A crash between the two leaves the branch clean, on its old commit.
+        """
         self._caller.require(Action.REVERT_BRANCH, branch_arn(repo_name, branch))
         repo = await self._engine.repo(repo_name)
         name = await self._engine.writable(repo, branch, action=COMMIT, force=force)
         target = await self._engine.resolver.resolve_commit(repo, ref)
+        if force:
+            await self._engine.resetter.reset_branch(repo, name)
         return await self._engine.resetter.hard_reset(repo, name, target)
 
     async def revert(

@@ -11,10 +11,11 @@ from lakebed.catalog.link_tokens import LinkTokens
 from lakebed.env.clock import Instant, after
 from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.limits import PRESIGN_SECONDS
-from lakebed.model.entries import Entry
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT, Entry
 from lakebed.model.ids import parse_branch_name, parse_path
 from lakebed.model.metadata import require_small
 from lakebed.model.repository import Repository
+from lakebed.objects.disposition import attachment
 from lakebed.objects.port import ObjectStore
 from lakebed.staging.conditions import Condition
 
@@ -61,9 +62,9 @@ class Links:
         Raises:
             InvalidInputError: `INVALID_ARGUMENT`: the store cannot sign.
         """
-        return await self._download(repo, entry.address)
+        return await self._download(repo, entry.path, entry.address, entry.content_type)
 
-    async def download_address(self, repo_name: str, path: str, address: str) -> SignedUrl:
+    async def download_address(self, repo_name: str, path: str, address: str, content_type: str) -> SignedUrl:
         """Return a URL for the bytes of a listed object, by its path and full address.
 
         Raises:
@@ -72,7 +73,7 @@ class Links:
         """
         self._caller.require(Action.READ_OBJECT, object_arn(repo_name, path))
         repo = await self._engine.repo(repo_name)
-        return await self._download(repo, address.removeprefix(f"{repo.namespace}/"))
+        return await self._download(repo, path, address.removeprefix(f"{repo.namespace}/"), content_type)
 
     async def storage_class(self, repo: Repository, entry: Entry) -> str | None:
         """Return how the store keeps an entry that `Objects.locate` has found; None if it does not know.
@@ -139,8 +140,14 @@ class Links:
         )
         return await self._tokens.redeem(repo, name, found, entry, now=now, condition=condition)
 
-    async def _download(self, repo: Repository, address: str) -> SignedUrl:
-        return await sign(self._engine, "GET", *await self._place(repo, address))
+    async def _download(self, repo: Repository, path: str, address: str, content_type: str) -> SignedUrl:
+        answer = {
+            "content-disposition": attachment(path.rpartition("/")[2]),
+            "content-type": content_type
+            if content_type.isprintable() and content_type
+            else CONTENT_TYPE_DEFAULT,
+        }
+        return await sign(self._engine, "GET", *await self._place(repo, address), answer=answer)
 
     async def _place(self, repo: Repository, address: str) -> tuple[ObjectStore, str]:
         if "://" in address:
@@ -149,11 +156,14 @@ class Links:
         return await self._engine.store_of(repo), address
 
 
-async def sign(engine: Engine, method: str, store: ObjectStore, key: str) -> SignedUrl:
+async def sign(
+    engine: Engine, method: str, store: ObjectStore, key: str, *, answer: Mapping[str, str] | None = None
+) -> SignedUrl:
     """Return a URL for an object, or raise `InvalidInputError` if the store cannot sign."""
     if not store.capabilities.sign:
         raise InvalidInputError(
             ErrorKind.NO_PRESIGNED_URLS, "presign: this storage cannot sign URLs: leave it out"
         )
     expires_at = after(engine.parts.clock.now(), PRESIGN_SECONDS)
-    return SignedUrl(url=await store.sign(method, key, seconds=PRESIGN_SECONDS), expires_at=expires_at)
+    url = await store.sign(method, key, seconds=PRESIGN_SECONDS, answer=answer)
+    return SignedUrl(url=url, expires_at=expires_at)

@@ -19,7 +19,7 @@ from lakebed.catalog.late_uploads import remove_if_gone
 from lakebed.catalog.shared_addresses import may_share
 from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.limits import INLINE_READ_BYTES_MAX, LIST_PAGE_DEFAULT, LIST_PAGE_MAX
-from lakebed.model.entries import Change, Entry, Tombstone
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT, Change, Entry, Tombstone
 from lakebed.model.ids import BranchName, Path, parse_path
 from lakebed.model.metadata import require_small
 from lakebed.model.repository import Repository
@@ -33,7 +33,7 @@ from lakebed.versioning.paging import BlockPage
 class Attributes:
     """What a client says about an object beside its bytes."""
 
-    content_type: str = "application/octet-stream"
+    content_type: str = CONTENT_TYPE_DEFAULT
     metadata: Mapping[str, str] | None = None
 
 

@@ -15,6 +15,8 @@ from lakebed.model.ids import Path
 
 EXTERNAL_MARK: Final = "://"
 """What addresses outside the namespace have, and no other."""
+CONTENT_TYPE_DEFAULT: Final = "application/octet-stream"
+"""Of an object for which no type was given."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     mtime: Instant
     content_type: str = ""
+    """Empty for none, which edges show as `CONTENT_TYPE_DEFAULT`."""
     metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property

@@ -18,7 +18,7 @@ has ended.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import lru_cache
 from typing import TypeVar, cast
@@ -262,9 +262,11 @@ class LeasedObjects:
         with self._leases.get(self._place) or await self._stores.lease(self._place) as store:
             return await store.copy(source, target)
 
-    async def sign(self, method: str, key: str, *, seconds: int) -> str:
+    async def sign(
+        self, method: str, key: str, *, seconds: int, answer: Mapping[str, str] | None = None
+    ) -> str:
         with self._leases.get(self._place) or await self._stores.lease(self._place) as store:
-            return await store.sign(method, key, seconds=seconds)
+            return await store.sign(method, key, seconds=seconds, answer=answer)
 
     async def sign_parts(
         self, key: str, upload: str, numbers: Sequence[int], *, seconds: int

@@ -9,7 +9,7 @@ Every method may raise `UnavailableError`; a write that did so with
 `OUTCOME_UNKNOWN` may have been applied.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NewType, Protocol, TypeAlias
@@ -144,8 +144,12 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def sign(self, method: str, key: str, *, seconds: int) -> str:
+    async def sign(
+        self, method: str, key: str, *, seconds: int, answer: Mapping[str, str] | None = None
+    ) -> str:
         """Return a URL that lets anyone `method` (GET, PUT) the object for that long.
+
+        `answer` are headers that the store shall answer a GET with: `content-type`, `content-disposition`.
 
         Raises:
             InvalidInputError: `UNSUPPORTED`: this store cannot sign.

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.limits import LIST_PAGE_DEFAULT, LOG_WALKS_KEPT
 from lakebed.model.commits import Commit
 from lakebed.model.ids import CommitId
@@ -62,7 +63,7 @@ class CommitLog:
         appear, and no merges, since what a merge brings in was changed by other commits.
 
         Raises:
-            NotFoundError: `COMMIT_NOT_FOUND`.
+            NotFoundError: `COMMIT_NOT_FOUND`, also if the history does not have the cursor.
         """
         walk = await self._resume(repo, start, query)
         results: list[Commit] = []
@@ -91,6 +92,10 @@ class CommitLog:
         while not passed and (commit := walk.next_commit) is not None:
             passed = commit.id == query.after
             await walk.step()
+        if not passed:
+            raise NotFoundError(
+                ErrorKind.COMMIT_NOT_FOUND, f"`after` {query.after!r} is not in the history of {start[:16]}"
+            )
         return walk
 
     def _keep(self, walk: "_Walk", key: tuple[str, CommitId, bool, str]) -> None:

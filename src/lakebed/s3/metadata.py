@@ -16,6 +16,7 @@ from typing import Final
 
 from lakebed.http.reply import Headers
 from lakebed.limits import S3_METADATA_BYTES_MAX, S3_METADATA_SENT_BYTES_MAX
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT
 from lakebed.s3.errors import Code, S3Error
 
 TAGGING: Final = "::lakebed::tagging"
@@ -33,7 +34,6 @@ _OWN: Final = "::"
 _HEADER: Final = "::lakebed::"
 _KEPT: Final = frozenset(f"{_HEADER}{name}" for name in KEPT_HEADERS)
 _AWS_CHUNKED: Final = "aws-chunked"
-_DEFAULT_TYPE: Final = "binary/octet-stream"
 
 # A word as in RFC 2047, and the blanks that separate it from the next. Each part is taken whole and never tried shorter,
 # so that reading takes time in proportion to the value; `email.header` takes the square of it.
@@ -46,7 +46,7 @@ _CHARSETS: Final = frozenset(("utf-8", "utf8", "us-ascii", "iso-8859-1"))
 
 def content_type_of(headers: Mapping[str, str]) -> str:
     """Return the type that a request gives an object."""
-    return _text(headers.get("content-type", "")) or _DEFAULT_TYPE
+    return _text(headers.get("content-type", "")) or CONTENT_TYPE_DEFAULT
 
 
 def metadata_of(headers: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from lakebed.http.dates import http_date
 from lakebed.http.reply import Headers, Reply
 from lakebed.http.sandbox import ATTACHMENT, SANDBOX, is_active
 from lakebed.limits import S3_PUT_BYTES_MAX, SMALL_OBJECT_BYTES_MAX
-from lakebed.model.entries import Entry
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT, Entry
 from lakebed.model.part_uploads import PARTS_KEY, unpack_parts
 from lakebed.objects.port import ByteRange
 from lakebed.s3.call import Call
@@ -124,7 +124,7 @@ def object_headers(entry: Entry) -> Headers:
     return (
         (b"etag", b'"%s"' % entry.checksum.encode("latin-1", "replace")),
         (b"last-modified", http_date(entry.mtime)),
-        (b"content-type", _one_line(entry.content_type) or b"binary/octet-stream"),
+        (b"content-type", _one_line(entry.content_type) or CONTENT_TYPE_DEFAULT.encode()),
         _ACCEPT_RANGES,
         *shown(entry.metadata),
     )

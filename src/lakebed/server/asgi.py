@@ -222,13 +222,13 @@ def _storage_info(config: Config) -> StorageInfo:
     scheme = config.default_storage
     return StorageInfo(
         blockstore_type=scheme,
-        namespace_example=f"{scheme}://example-bucket/" if scheme == "s3" else "local://example/",
+        namespace_example=f"{scheme}://example-bucket/",
         namespace_prefix="" if scheme == "s3" else "local://",
-        namespace_regex=f"^{scheme}://.*$",
+        namespace_regex=f"^{scheme}://",
         pre_sign_support=scheme == "s3",
         pre_sign_multipart=scheme == "s3",
         import_support=bool(config.import_prefixes),
-        import_regex=f"^{scheme}://.*$",
+        import_regex=f"^{scheme}://",
         s3_endpoint=config.storage.s3_endpoint or "",
         s3_region=config.storage.s3_region,
         s3_path_style=config.storage.s3_path_style,

@@ -21,7 +21,7 @@ from lakebed.errors import ErrorKind, InvalidInputError, NotFoundError
 from lakebed.format.blocks import ENTRY_SCHEMA, entry_block
 from lakebed.limits import PATH_BYTES_MAX
 from lakebed.model.commits import Commit
-from lakebed.model.entries import Entry
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT, Entry
 from lakebed.model.ids import BranchName, MetarangeId, Nonce, parse_path
 from lakebed.model.repository import Repository
 from lakebed.objects.external import ExternalAddresses, ExternalObject
@@ -151,9 +151,12 @@ class Importer:
     async def _file_blocks(
         self, repo: Repository, path: ImportPath, root: FilePath, dest: MetarangeId
     ) -> AsyncIterator[pa.Table]:
-        """Hash local files in worker processes, a few chunks ahead of the reader."""
+        """Hash local files in worker processes, a few chunks ahead of the reader. A file is its own prefix, as on S3."""
+        if await self._parts.workers.run(root.is_file):
+            yield await self._file_block(root, path.destination)
+            return
         if not await self._parts.workers.run(root.is_dir):
-            raise NotFoundError(ErrorKind.OBJECT_NOT_FOUND, f"import source {path.address} is not a folder")
+            raise _no_source(path)
         trees = await self._parts.trees_of(repo)
         again = (
             await anext(trees.scan(dest, start=path.destination, prefix=path.destination), None) is not None
@@ -202,19 +205,20 @@ class Importer:
         destination = parse_path(path.destination)
         if source.file is not None:
             if not await self._parts.workers.run(source.file.is_file):
-                raise NotFoundError(
-                    ErrorKind.OBJECT_NOT_FOUND, f"import source {path.address} does not exist"
-                )
-            block = await self._parts.processes.run(
-                hash_files, str(source.file.parent), [source.file.name], key_prefix="", address_prefix=""
-            )
-            return block.set_column(0, ENTRY_SCHEMA.field("key"), [[destination]]).set_column(
-                1, ENTRY_SCHEMA.field("address"), [[f"local://{source.file}"]]
-            )
+                raise _no_source(path)
+            return await self._file_block(source.file, destination)
         info = await source.store.head(source.key)
         if info is None:
-            raise NotFoundError(ErrorKind.OBJECT_NOT_FOUND, f"import source {path.address} does not exist")
+            raise _no_source(path)
         return entry_block([_entry(info, destination, path.address)])
+
+    async def _file_block(self, file: FilePath, destination: str) -> pa.Table:
+        block = await self._parts.processes.run(
+            hash_files, str(file.parent), [file.name], key_prefix="", address_prefix=""
+        )
+        return block.set_column(0, ENTRY_SCHEMA.field("key"), [[parse_path(destination)]]).set_column(
+            1, ENTRY_SCHEMA.field("address"), [[f"local://{file}"]]
+        )
 
 
 def _info_block(page: Sequence[ObjectInfo], path: ImportPath, prefix: str) -> pa.Table:
@@ -230,7 +234,12 @@ def _entry(info: ObjectInfo, key: str, address: str) -> Entry:
         checksum=info.etag,
         size_bytes=info.size_bytes,
         mtime=info.mtime,
+        content_type=CONTENT_TYPE_DEFAULT,
     )
+
+
+def _no_source(path: ImportPath) -> NotFoundError:
+    return NotFoundError(ErrorKind.OBJECT_NOT_FOUND, f"import source {path.address} does not exist")
 
 
 def _check_keys(block: pa.Table) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakebed.errors import ErrorKind, InvalidInputError, LakebedError, NotFoundError
 from lakebed.format.blocks import ENTRY_SCHEMA
 from lakebed.format.identity import identity_of
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT
 from lakebed.objects.local.faults import disk_error
 
 # Large enough that handing a chunk to a process is noise, small enough for progress and cancelling.
@@ -81,11 +82,11 @@ def hash_files(
             sizes.append(size)
             mtimes.append(mtime)
             checksums.append(checksum)
-            identities.append(identity_of(size, checksum, "", ""))
+            identities.append(identity_of(size, checksum, CONTENT_TYPE_DEFAULT, ""))
     finally:
         os.close(at)
-    blanks = [""] * len(names)
-    columns = [keys, addresses, checksums, sizes, mtimes, blanks, blanks, identities]
+    types, metadata = [CONTENT_TYPE_DEFAULT] * len(names), [""] * len(names)
+    columns = [keys, addresses, checksums, sizes, mtimes, types, metadata, identities]
     arrays = [pa.array(column, f.type) for column, f in zip(columns, ENTRY_SCHEMA, strict=True)]
     return pa.table(arrays, schema=ENTRY_SCHEMA)
 

@@ -67,8 +67,9 @@ async def folded_page(
     With `peek`, a folder costs one of its calls, and the stream is begun only for rows.
     """
     fold = _Fold(prefix, delimiter)
-    folder = fold(after.encode()) if after.startswith(prefix) else None
-    cursor = successor(after) if folder is None else _text(fold.past(folder))
+    folder: bytes | None = fold(after.encode()) if after.startswith(prefix) else None
+    # Inside a folder, the page begins with the folder again, if it has more; behind the folder itself, past all of it.
+    cursor = _text(fold.past(folder)) if folder == after.encode() else successor(after)
     page = _Page(fold, amount)
     while cursor is not None:
         if peek is not None:

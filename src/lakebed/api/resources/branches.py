@@ -161,9 +161,9 @@ async def reset_branch(call: Call) -> Reply:
     repo, branch, branches = call.path["repository"], call.path["branch"], call.session.branches
     if body.type == "reset":
         await branches.reset(repo, branch, force=body.force)
-    elif not body.path:
-        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"body: `path` is needed to reset an {body.type}")
     elif body.type == "object":
+        if not body.path:
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "body: `path` is needed to reset an object")
         await branches.reset_path(repo, branch, body.path, force=body.force)
     else:
         await branches.reset_prefix(repo, branch, body.path, force=body.force)
@@ -180,7 +180,7 @@ async def reset_branch(call: Call) -> Reply:
     tag="experimental",
 )
 async def hard_reset(call: Call) -> Reply:
-    """Let a clean branch point at another commit."""
+    """Let a clean branch point at another commit; `force` throws uncommitted changes away."""
     query = call.query(HardResetQuery)
     await call.session.branches.hard_reset(
         call.path["repository"], call.path["branch"], query.ref, force=query.force
@@ -222,10 +222,16 @@ async def revert_branch(call: Call) -> Reply:
     permissions=(*on_branch(Action.CREATE_COMMIT), *on_repository(Action.READ_COMMIT)),
 )
 async def cherry_pick(call: Call) -> Reply:
-    """Repeat a commit on this branch."""
+    """Repeat a commit on this branch, with its metadata; one whose changes are there already becomes an empty commit."""
     body = call.body(CherryPickCreation)
     picked = await call.session.commits.get(call.path["repository"], body.ref)
-    request = request_of(call, picked.message, overrides=body.commit_overrides)
+    request = request_of(
+        call,
+        picked.message,
+        metadata=picked.metadata,
+        overrides=body.commit_overrides,
+        allow_empty=True,
+    )
     made = await call.session.branches.cherry_pick(
         call.path["repository"],
         call.path["branch"],
@@ -255,4 +261,4 @@ async def diff_branch(call: Call) -> Reply:
             prefix=query.prefix, after=query.after, delimiter=query.delimiter, amount=wanted(query.amount)
         ),
     )
-    return json_reply(200, diff_page(page))
+    return json_reply(200, diff_page(page, with_removed_size=False))

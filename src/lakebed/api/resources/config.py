@@ -44,13 +44,18 @@ class StorageConfig(msgspec.Struct):
     import_support: bool
     import_validity_regex: str
     pre_sign_multipart_upload: bool = False
+    blockstore_id: str = ""
+    blockstore_description: str = ""
 
 
 class Config(msgspec.Struct):
-    """Everything a client needs to know to begin."""
+    """Everything a client needs to know to begin. There is one storage and nothing optional, so the rest is empty."""
 
     version_config: VersionConfig
     storage_config: StorageConfig
+    storage_config_list: tuple[StorageConfig, ...] = ()
+    capabilities_config: dict[str, bool] = msgspec.field(default_factory=dict)
+    ui_config: dict[str, bool] = msgspec.field(default_factory=dict)
 
 
 @operations.add(
@@ -107,7 +112,7 @@ def _storage(call: Call) -> StorageConfig:
         blockstore_namespace_ValidityRegex=info.namespace_regex,
         default_namespace_prefix=info.namespace_prefix,
         pre_sign_support=info.pre_sign_support,
-        pre_sign_support_ui=info.pre_sign_support,
+        pre_sign_support_ui=False,
         import_support=info.import_support,
         import_validity_regex=info.import_regex,
         pre_sign_multipart_upload=info.pre_sign_multipart,

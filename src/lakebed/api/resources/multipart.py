@@ -18,6 +18,7 @@ from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.http.numbers import whole_number
 from lakebed.http.reply import Reply
 from lakebed.limits import PARTS_MAX
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT
 
 operations = Operations("experimental")
 
@@ -122,7 +123,7 @@ async def complete_upload(call: Call) -> Reply:
         _upload(call, body.physical_address),
         Completed(
             parts=[(part.part_number, part.etag) for part in body.parts],
-            content_type=body.content_type or "application/octet-stream",
+            content_type=body.content_type or CONTENT_TYPE_DEFAULT,
             metadata=body.user_metadata or {},
         ),
     )

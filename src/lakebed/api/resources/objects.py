@@ -25,7 +25,7 @@ from lakebed.http.dates import http_date
 from lakebed.http.reply import Headers, Reply
 from lakebed.http.sandbox import ATTACHMENT, SANDBOX, is_active
 from lakebed.limits import DELETE_BATCH, LIST_PAGE_DEFAULT
-from lakebed.model.entries import Entry
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT, Entry
 from lakebed.model.ids import parse_path
 from lakebed.staging.conditions import Condition, IfAbsent, IfChecksum
 
@@ -33,7 +33,8 @@ operations = Operations("objects")
 
 _METADATA_PREFIX: Final = b"x-lakefs-meta-"
 _INTERNAL_PREFIX: Final = b"x-lakefs-internal-"
-_INLINE_TYPES: Final = ("text/plain", "image/", "application/json", "application/pdf", "text/csv")
+_INLINE_TYPES: Final = frozenset({"text/plain", "application/json", "application/pdf"})
+"""What a browser shows, as it stands; and images."""
 
 ObjectPath = Annotated[str, msgspec.Meta(description="the object's path")]
 
@@ -121,7 +122,7 @@ class StageCreation(msgspec.Struct):
     size_bytes: Size
     mtime: Seconds | None = None
     metadata: dict[str, str] | None = None
-    content_type: str = "application/octet-stream"
+    content_type: str = ""
     force: bool = False
 
 
@@ -160,7 +161,7 @@ class MetadataUpdate(msgspec.Struct):
     set: dict[str, str]
 
 
-class UnderlyingProperties(msgspec.Struct, omit_defaults=True):
+class UnderlyingProperties(msgspec.Struct):
     """What the store says about the object, as far as it knows."""
 
     storage_class: str | None = None
@@ -235,7 +236,7 @@ async def get_object(call: Call) -> Reply:
         try:
             part = parse_range(headers.range, entry.size_bytes)
         except InvalidInputError as error:
-            return range_error(headers.range, entry.size_bytes, error)
+            return range_error(headers.range, entry.size_bytes, error, about=_object_headers(entry))
         assert part.end is not None, "a parsed range has an end"
         told = b"bytes %d-%d/%d" % (part.start, part.end - 1, entry.size_bytes)
         body = await objects.content(repo, entry, byte_range=part)
@@ -264,7 +265,7 @@ async def head_object(call: Call) -> Reply:
     try:
         part = parse_range(headers.range, entry.size_bytes)
     except InvalidInputError as error:
-        return range_error(headers.range, entry.size_bytes, error)
+        return range_error(headers.range, entry.size_bytes, error, about=sent)
     assert part.end is not None, "a parsed range has an end"
     told = b"bytes %d-%d/%d" % (part.start, part.end - 1, entry.size_bytes)
     return Reply(206, b"", (*sent, (b"content-range", told)), length=part.end - part.start)
@@ -324,7 +325,7 @@ async def stage_object(call: Call) -> Reply:
         checksum=body.checksum,
         size_bytes=body.size_bytes,
         mtime=Instant(body.mtime * SECOND) if body.mtime is not None else call.services.clock.now(),
-        content_type=body.content_type,
+        content_type=body.content_type or CONTENT_TYPE_DEFAULT,
         metadata=body.metadata or {},
     )
     await call.session.objects.stage(call.path["repository"], call.path["branch"], [entry], force=body.force)
@@ -451,13 +452,17 @@ async def _sign_all(call: Call, listed: Sequence[ObjectStats]) -> None:
     repository = call.path["repository"]
     for each in listed:
         if each.path_type == "object":
-            signed = await call.session.links.download_address(repository, each.path, each.physical_address)
+            signed = await call.session.links.download_address(
+                repository, each.path, each.physical_address, each.content_type or ""
+            )
             each.physical_address, each.physical_address_expiry = signed.url, signed.expires_at // SECOND
 
 
 def _object_headers(entry: Entry) -> Headers:
-    content_type = _header_text(entry.content_type) or b"application/octet-stream"
-    is_shown = entry.content_type.startswith(_INLINE_TYPES) and not is_active(content_type)
+    content_type = _header_text(entry.content_type) or CONTENT_TYPE_DEFAULT.encode()
+    is_shown = entry.content_type in _INLINE_TYPES or (
+        entry.content_type.startswith("image/") and not is_active(content_type)
+    )
     return (
         (b"etag", b'"%s"' % _header_text(entry.checksum)),
         (b"last-modified", http_date(entry.mtime)),

@@ -128,7 +128,7 @@ def merge_request(call: Call, body: Merge, source: str, dest: str) -> MergeReque
             call,
             body.message or f"Merge '{source}' into '{dest}'",
             metadata=body.metadata,
-            allow_empty=body.allow_empty,
+            allow_empty=body.allow_empty or body.force,
         ),
         strategy=MergeStrategy(body.strategy),
         squash=body.squash_merge,

@@ -23,18 +23,18 @@ from lakebed.env.clock import SECOND, Instant
 from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.http.reply import Reply
 from lakebed.limits import STAGE_ENTRIES_MAX
-from lakebed.model.entries import Entry
+from lakebed.model.entries import CONTENT_TYPE_DEFAULT, Entry
 from lakebed.model.ids import parse_path
 
 operations = Operations("staging")
 
 
-class StagingLocation(msgspec.Struct, omit_defaults=True):
-    """Where to write an object's bytes."""
+class StagingLocation(msgspec.Struct):
+    """Where to write an object's bytes; the URL is null where none was asked for."""
 
     physical_address: str = ""
     presigned_url: str | None = None
-    presigned_url_expiry: int | None = None
+    presigned_url_expiry: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class StagingMetadata(msgspec.Struct):
@@ -44,7 +44,7 @@ class StagingMetadata(msgspec.Struct):
     checksum: str
     size_bytes: Size
     user_metadata: dict[str, str] | None = None
-    content_type: str = "application/octet-stream"
+    content_type: str = ""
     mtime: Seconds | None = None
     force: bool = False
 
@@ -58,7 +58,7 @@ class StagedEntry(msgspec.Struct):
     size_bytes: Size
     mtime: Seconds | None = None
     metadata: dict[str, str] | None = None
-    content_type: str = "application/octet-stream"
+    content_type: str = ""
 
 
 class StagedEntries(msgspec.Struct):
@@ -115,7 +115,7 @@ async def link_physical_address(call: Call) -> Reply:
             address=body.staging.physical_address,
             checksum=checksum,
             size_bytes=body.size_bytes,
-            content_type=body.content_type,
+            content_type=body.content_type or CONTENT_TYPE_DEFAULT,
             mtime=Instant(body.mtime * SECOND) if body.mtime is not None else None,
             metadata=body.user_metadata or {},
         ),
@@ -146,7 +146,7 @@ async def stage_objects(call: Call) -> Reply:
             checksum=each.checksum,
             size_bytes=each.size_bytes,
             mtime=Instant(each.mtime * SECOND) if each.mtime is not None else now,
-            content_type=each.content_type,
+            content_type=each.content_type or CONTENT_TYPE_DEFAULT,
             metadata=each.metadata or {},
         )
         for each in body.entries

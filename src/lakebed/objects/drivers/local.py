@@ -11,7 +11,7 @@ before a thread could have been woken.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -201,7 +201,14 @@ class LocalObjects:
         finally:
             os.close(fd)
 
-    async def sign(self, method: str, key: str, *, seconds: int) -> str:  # noqa: ARG002  the port's shape
+    async def sign(  # the port's shape
+        self,
+        method: str,  # noqa: ARG002
+        key: str,  # noqa: ARG002
+        *,
+        seconds: int,  # noqa: ARG002
+        answer: Mapping[str, str] | None = None,  # noqa: ARG002
+    ) -> str:
         raise cannot_sign("local://")
 
     async def sign_parts(

@@ -5,7 +5,7 @@ begun by one can be completed by the other.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakebed.env.clock import Clock, Instant, SystemClock
@@ -124,7 +124,14 @@ class MemoryObjects:
     async def copy(self, source: str, target: str) -> ETag:
         return self._put(target, self._get(source, None), PutMode.OVERWRITE)
 
-    async def sign(self, method: str, key: str, *, seconds: int) -> str:  # noqa: ARG002  the port's shape
+    async def sign(  # the port's shape
+        self,
+        method: str,  # noqa: ARG002
+        key: str,  # noqa: ARG002
+        *,
+        seconds: int,  # noqa: ARG002
+        answer: Mapping[str, str] | None = None,  # noqa: ARG002
+    ) -> str:
         raise cannot_sign("mem://")
 
     async def sign_parts(

@@ -10,7 +10,7 @@ defines as byte order; SeaweedFS lists folder by folder instead.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -192,10 +192,13 @@ class S3Objects:
             raise key_missing(target)
         return copied.etag
 
-    async def sign(self, method: str, key: str, *, seconds: int) -> str:
+    async def sign(
+        self, method: str, key: str, *, seconds: int, answer: Mapping[str, str] | None = None
+    ) -> str:
         _check_signable(method, seconds)
         path = self._place.path(whole_name(self._place, key))
-        return presigned_url(self._place, method, path, seconds=seconds, now=self._clock.now())
+        query = {f"response-{name}": value for name, value in (answer or {}).items()}
+        return presigned_url(self._place, method, path, seconds=seconds, now=self._clock.now(), query=query)
 
     async def sign_parts(
         self, key: str, upload: str, numbers: Sequence[int], *, seconds: int

@@ -5,7 +5,7 @@ fault at one place, and a simulation can draw them from a seed. Faults keep to t
 port's contract: whatever happens here may happen with a real driver.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -204,9 +204,11 @@ class FaultyObjects:
     async def copy(self, source: str, target: str) -> ETag:
         return await self._meet(Call(Operation.COPY, target), lambda: self._inner.copy(source, target))
 
-    async def sign(self, method: str, key: str, *, seconds: int) -> str:
+    async def sign(
+        self, method: str, key: str, *, seconds: int, answer: Mapping[str, str] | None = None
+    ) -> str:
         call = Call(Operation.SIGN, key)
-        return await self._meet(call, lambda: self._inner.sign(method, key, seconds=seconds))
+        return await self._meet(call, lambda: self._inner.sign(method, key, seconds=seconds, answer=answer))
 
     async def sign_parts(
         self, key: str, upload: str, numbers: Sequence[int], *, seconds: int

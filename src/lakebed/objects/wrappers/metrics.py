@@ -5,7 +5,7 @@ a test reads its own numbers. The time of a stream is that of each of its pieces
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -114,8 +114,10 @@ class MeteredObjects:
     async def copy(self, source: str, target: str) -> ETag:
         return await self._measure("copy", self._inner.copy(source, target))
 
-    async def sign(self, method: str, key: str, *, seconds: int) -> str:
-        return await self._measure("sign", self._inner.sign(method, key, seconds=seconds))
+    async def sign(
+        self, method: str, key: str, *, seconds: int, answer: Mapping[str, str] | None = None
+    ) -> str:
+        return await self._measure("sign", self._inner.sign(method, key, seconds=seconds, answer=answer))
 
     async def sign_parts(
         self, key: str, upload: str, numbers: Sequence[int], *, seconds: int

@@ -7,7 +7,7 @@ try's success. Everything else is repeated only when the store says that nothing
 was done; after an unknown outcome the caller must look for itself.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from lakebed.env.clock import Clock
@@ -110,8 +110,10 @@ class RetryingObjects:
     async def copy(self, source: str, target: str) -> ETag:
         return await self._retry_unapplied(lambda: self._inner.copy(source, target))
 
-    async def sign(self, method: str, key: str, *, seconds: int) -> str:
-        return await self._retry(lambda: self._inner.sign(method, key, seconds=seconds))
+    async def sign(
+        self, method: str, key: str, *, seconds: int, answer: Mapping[str, str] | None = None
+    ) -> str:
+        return await self._retry(lambda: self._inner.sign(method, key, seconds=seconds, answer=answer))
 
     async def sign_parts(
         self, key: str, upload: str, numbers: Sequence[int], *, seconds: int

@@ -1,6 +1,6 @@
 """`SimObjects`: an object store as one process sees it, across the network."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from lakebed.objects.drivers.memory import MemoryObjects
 from lakebed.objects.port import (
@@ -68,8 +68,10 @@ class SimObjects:
             f"copy {source} {target}", lambda: at_once(self._inner.copy(source, target)), write=True
         )
 
-    async def sign(self, method: str, key: str, *, seconds: int) -> str:
-        return await self._inner.sign(method, key, seconds=seconds)
+    async def sign(
+        self, method: str, key: str, *, seconds: int, answer: Mapping[str, str] | None = None
+    ) -> str:
+        return await self._inner.sign(method, key, seconds=seconds, answer=answer)
 
     async def sign_parts(
         self, key: str, upload: str, numbers: Sequence[int], *, seconds: int
