@@ -40,6 +40,11 @@ from lakebed.server.plain_routes import PLAIN_ROUTES, PlainRequest
 
 _REST: Final = f"{ROOT}/".encode()
 _HEALTH: Final = b"/_health"
+_ASKED_FIRST: Final = frozenset({b"config", b"repositories"})
+"""What clients ask of the API first. `lakectl doctor` knows a wrong endpoint URL by a page of HTML, with status 200."""
+_ELSEWHERE: Final = (
+    f"<!doctype html><title>Lakebed</title><p>The API is at <code>{ROOT}</code>.</p>\n".encode()
+)
 _MISDIRECTED: Final = (
     "the server does not answer to this Host: use one of `http.hosts`, or localhost with --quickstart"
 )
@@ -177,6 +182,8 @@ class WorkerApp:
             assert self._gc_metrics is not None, "started"
             text = self._metrics.text() + await self._gc_metrics.text()
             await _answer(send, 200, CONTENT_TYPE, text)
+        elif scope["method"] == "GET" and path.rpartition(b"/")[2] in _ASKED_FIRST:
+            await _answer(send, 200, b"text/html; charset=utf-8", _ELSEWHERE)
         else:
             await _answer_json(send, 404, "not found")
 
@@ -194,7 +201,7 @@ def _openapi() -> bytes:
 async def _answer_early(path: bytes, send: Send) -> None:
     """Answer without the engine: the worker lives, and has not reached its database yet."""
     if path == _HEALTH:
-        await _answer(send, 200, b"text/plain", b"alive!")
+        await _answer(send, 200, b"text/plain; charset=utf-8", b"alive!")
     else:
         await _answer_json(send, 503, "not ready: the database does not answer yet")
 

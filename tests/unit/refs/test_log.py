@@ -1,6 +1,6 @@
 import pytest
 
-from lakebed.errors import NotFoundError
+from lakebed.errors import ErrorKind, NotFoundError
 from lakebed.limits import LOG_WALKS_KEPT
 from lakebed.model.commits import Commit
 from lakebed.model.ids import CommitId
@@ -145,9 +145,24 @@ async def test_stop_at_is_the_last_commit_shown(world: World, repo: Repository) 
     assert not page.has_more
 
 
-async def test_an_unknown_cursor_shows_nothing(world: World, repo: Repository) -> None:
+async def test_an_unknown_cursor_is_not_found(world: World, repo: Repository) -> None:
     *_, head = await chain(world, repo, [1, 2])
-    assert await messages(world, repo, head, after="f" * 64) == []
+    with pytest.raises(NotFoundError) as caught:
+        await messages(world, repo, head, after="f" * 64)
+    assert caught.value.kind is ErrorKind.COMMIT_NOT_FOUND
+
+
+async def test_commits_of_one_second_are_shown_in_the_order_of_their_creation(
+    world: World, repo: Repository
+) -> None:
+    (root,) = await chain(world, repo, [1])
+    sides = []
+    for _ in range(6):
+        world.clock.advance(0.01)
+        sides.append(await world.commit(repo, root.id, date=5))
+    merge = await world.commit(repo, *[c.id for c in sides], date=9)
+    page = await world.log.page(repo, merge.id, LogQuery())
+    assert [c.id for c in page.results] == [merge.id, *[c.id for c in reversed(sides)], root.id]
 
 
 async def test_a_filter_shows_commits_that_change_what_is_looked_for_and_no_merges(

@@ -28,7 +28,8 @@ class LoginConfig(msgspec.Struct):
     username_ui_placeholder: str = "Access Key ID"
     password_ui_placeholder: str = "Secret Access Key"  # noqa: S105  a label
     login_url: str = "/auth/login"
-    login_failed_message: str = "The access key or its secret is wrong."
+    login_url_method: str = "none"
+    login_failed_message: str = "The credentials don't match."
     login_cookie_names: tuple[str, ...] = (LOGIN_COOKIE,)
     logout_url: str = "/logout"
 

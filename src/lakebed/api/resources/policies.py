@@ -12,15 +12,17 @@ from lakebed.api.pages import PageOf, PageQuery, wanted
 from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.auth.statements import StatementDocument
+from lakebed.errors import ErrorKind, InvalidInputError
 from lakebed.http.reply import Reply
 
 operations = Operations("auth")
 
 
 class PolicyUpdate(msgspec.Struct):
-    """The statements that replace the present ones; the path names the policy."""
+    """The statements that replace the present ones. The path names the policy, and `id` can only repeat it."""
 
     statement: list[StatementBody]
+    id: str = ""
 
 
 @operations.add(
@@ -77,9 +79,13 @@ async def get_policy(call: Call) -> Reply:
 )
 async def update_policy(call: Call) -> Reply:
     """Replace the statements of a policy."""
-    changed = await call.session.policies.update(
-        call.path["policyId"], _documents(call.body(PolicyUpdate).statement)
-    )
+    body, policy = call.body(PolicyUpdate), call.path["policyId"]
+    if body.id not in ("", policy):
+        raise InvalidInputError(
+            ErrorKind.INVALID_ARGUMENT,
+            f"policy {policy!r} cannot be renamed to {body.id!r}: create that one and delete this one",
+        )
+    changed = await call.session.policies.update(policy, _documents(body.statement))
     return json_reply(200, policy_body(changed))
 
 
