@@ -219,7 +219,7 @@ ROWS: Final[dict[ErrorKind, Row]] = {
             "getRun": "not found: not found",
             "restoreRefs": "No data",
         },
-        statuses={"commit": 400, "restoreRefs": 410},
+        statuses={"restoreRefs": 410},
     ),
     K.UPLOAD_NOT_FOUND: Row(404),
     K.STASH_NOT_FOUND: Row(404),

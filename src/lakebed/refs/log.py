@@ -63,7 +63,7 @@ class CommitLog:
         appear, and no merges, since what a merge brings in was changed by other commits.
 
         Raises:
-            NotFoundError: `COMMIT_NOT_FOUND`, also if the history does not have the cursor.
+            NotFoundError: `COMMIT_NOT_FOUND`; `REF_NOT_FOUND`: the history does not have the cursor.
         """
         walk = await self._resume(repo, start, query)
         results: list[Commit] = []
@@ -94,7 +94,9 @@ class CommitLog:
             await walk.step()
         if not passed:
             raise NotFoundError(
-                ErrorKind.COMMIT_NOT_FOUND, f"`after` {query.after!r} is not in the history of {start[:16]}"
+                ErrorKind.REF_NOT_FOUND,
+                f"`after` {query.after!r} is not in the history of {start[:16]}",
+                about=query.after,
             )
         return walk
 

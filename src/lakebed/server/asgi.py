@@ -182,6 +182,8 @@ class WorkerApp:
             assert self._gc_metrics is not None, "started"
             text = self._metrics.text() + await self._gc_metrics.text()
             await _answer(send, 200, CONTENT_TYPE, text)
+        elif path == ROOT.encode():
+            await _answer_json(send, 404, "invalid API endpoint")
         elif scope["method"] == "GET" and path.rpartition(b"/")[2] in _ASKED_FIRST:
             await _answer(send, 200, b"text/html; charset=utf-8", _ELSEWHERE)
         else:

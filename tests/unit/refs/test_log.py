@@ -149,7 +149,7 @@ async def test_an_unknown_cursor_is_not_found(world: World, repo: Repository) ->
     *_, head = await chain(world, repo, [1, 2])
     with pytest.raises(NotFoundError) as caught:
         await messages(world, repo, head, after="f" * 64)
-    assert caught.value.kind is ErrorKind.COMMIT_NOT_FOUND
+    assert caught.value.kind is ErrorKind.REF_NOT_FOUND
 
 
 async def test_commits_of_one_second_are_shown_in_the_order_of_their_creation(

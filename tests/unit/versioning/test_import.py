@@ -210,10 +210,16 @@ async def test_a_source_that_is_not_there_is_said(lake: Lake, source: Path, make
     assert "nowhere" in str(error)
 
 
-async def test_a_file_is_no_folder_and_a_folder_no_file(lake: Lake, source: Path) -> None:
+async def test_a_folder_is_no_file(lake: Lake, source: Path) -> None:
     fill(source, file="1")
-    await refused(lake, prefix(source / "file", "in/"), NotFoundError)
     await refused(lake, single(source, "in/x"), NotFoundError)
+
+
+async def test_a_file_is_its_own_prefix(lake: Lake, source: Path) -> None:
+    fill(source, file="1", file2="2")
+    await run(lake, prefix(source / "file", "in/x"))
+    listed = await lake.catalog.objects.list("lake", "main")
+    assert listed.rows.column("key").to_pylist() == ["in/x"]
 
 
 async def test_no_paths_are_no_import(lake: Lake) -> None:
