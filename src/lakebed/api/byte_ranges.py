@@ -3,7 +3,7 @@
 from typing import Final
 
 from lakebed.api.errors import error_reply
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.http.ranges import requested_range
 from lakebed.http.reply import Headers, Reply
 from lakebed.objects.port import ByteRange
@@ -24,11 +24,11 @@ def parse_range(header: str, size_bytes: int) -> ByteRange:
     if asked is None:
         are_ranges = header.startswith("bytes=") and "-" in header and set(header[6:]) <= _OF_RANGES
         kind = ErrorKind.RANGE_NOT_SATISFIABLE if are_ranges else ErrorKind.INVALID_ARGUMENT
-        raise InvalidInputError(kind, f"range {header!r} is not one range of bytes")
+        raise InvalidInputError(kind, f"range {quoted(header)} is not one range of bytes")
     start, end = asked.within(size_bytes)
     if start >= end:
         raise InvalidInputError(
-            ErrorKind.RANGE_NOT_SATISFIABLE, f"range {header!r} lies past the end of {size_bytes} bytes"
+            ErrorKind.RANGE_NOT_SATISFIABLE, f"range {quoted(header)} lies past the end of {size_bytes} bytes"
         )
     return ByteRange(start, end)
 

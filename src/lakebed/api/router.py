@@ -71,7 +71,7 @@ class Router:
         params = dict(zip(node.names[method], values, strict=True))
         if not all(params.values()):
             name = next(name for name, value in params.items() if not value)
-            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"path: `{name}` is empty in {path!r}")
+            raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, f"path: `{name}` is empty in {quoted(path)}")
         for name in _REFS & params.keys():
             params[name] = _plain(params[name])
         return Match(operation, params)

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from lakebed.errors import ErrorKind, NotFoundError
+from lakebed.errors import ErrorKind, NotFoundError, quoted
 from lakebed.limits import LIST_PAGE_DEFAULT, LOG_WALKS_KEPT
 from lakebed.model.commits import Commit
 from lakebed.model.ids import CommitId
@@ -95,7 +95,7 @@ class CommitLog:
         if not passed:
             raise NotFoundError(
                 ErrorKind.REF_NOT_FOUND,
-                f"`after` {query.after!r} is not in the history of {start[:16]}",
+                f"`after` {quoted(query.after)} is not in the history of {start[:16]}",
                 about=query.after,
             )
         return walk

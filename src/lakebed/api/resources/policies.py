@@ -12,7 +12,7 @@ from lakebed.api.pages import PageOf, PageQuery, wanted
 from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.auth.statements import StatementDocument
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.http.reply import Reply
 
 operations = Operations("auth")
@@ -83,7 +83,7 @@ async def update_policy(call: Call) -> Reply:
     if body.id not in ("", policy):
         raise InvalidInputError(
             ErrorKind.INVALID_ARGUMENT,
-            f"policy {policy!r} cannot be renamed to {body.id!r}: create that one and delete this one",
+            f"policy {quoted(policy)} cannot be renamed to {quoted(body.id)}: create that one and delete this one",
         )
     changed = await call.session.policies.update(policy, _documents(body.statement))
     return json_reply(200, policy_body(changed))

@@ -11,7 +11,7 @@ from lakebed.api.pages import PageOf, PageQuery, page_of, wanted
 from lakebed.api.reply import empty_reply, json_reply
 from lakebed.auth.actions import Action
 from lakebed.env.clock import SECOND
-from lakebed.errors import ErrorKind, InvalidInputError
+from lakebed.errors import ErrorKind, InvalidInputError, quoted
 from lakebed.http.reply import Reply
 from lakebed.model.repository import Repository
 from lakebed.refs.leftovers import StorageUse
@@ -132,7 +132,7 @@ async def create_repository(call: Call) -> Reply:
     if body.storage_id:
         raise InvalidInputError(
             ErrorKind.INVALID_ARGUMENT,
-            f"there is no storage {body.storage_id!r}: leave `storage_id` out, and name the place in `storage_namespace`",
+            f"there is no storage {quoted(body.storage_id)}: leave `storage_id` out, and name the place in `storage_namespace`",
         )
     repo = await call.session.repositories.create(
         body.name,
