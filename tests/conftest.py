@@ -19,6 +19,17 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci")
 
 
+# A name that a person can read.
+_ID_CHARACTERS_MAX = 120
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name long values by how they begin: every name goes to each process of the run, and into its environment."""
+    if isinstance(val, str | bytes) and len(val) > _ID_CHARACTERS_MAX:
+        return f"{val[:40]!a}...{len(val)}"
+    return None
+
+
 def pytest_collection_finish() -> None:
     """Spare the collector of garbage what stays until the end: modules and ten thousand tests, half a second each time."""
     gc.collect()
