@@ -9,7 +9,7 @@ Nothing of a body is read before the caller is recognised. Where anyone may call
 is a few KiB. What all requests of a worker hold of their bodies is bounded (`HeldBodies`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -111,11 +111,15 @@ class RestApp:
         query = typed = body = None
         hold = _NO_BODY
         try:
-            query = decoder.query.from_query(scope["query_string"]) if decoder.query else None
-            typed = decoder.headers.from_headers(headers) if decoder.headers else None
+            if decoder.query:
+                query = decoder.query.from_query(scope["query_string"])
+            if decoder.headers:
+                typed = decoder.headers.from_headers(headers)
             caller = await self._caller(operation, headers, peer)
-            hold = Hold(self._services.held) if decoder.has_body else _NO_BODY
-            body = await decoder.body(receive, headers, hold) if decoder.takes_json else None
+            if decoder.has_body:
+                hold = Hold(self._services.held)
+                if decoder.takes_json:
+                    body = await decoder.body(receive, headers, hold)
             call = Call(
                 session=self._services.sessions.of(caller),
                 services=self._services,
@@ -135,7 +139,7 @@ class RestApp:
                 reply = await self._logged(operation, call, caller)
             return reply if isinstance(reply.body, bytes) else await begun(reply)
         except LakebedError as error:
-            return error_reply(error, _asked(operation, params, query, typed, body))
+            return error_reply(error, Asked(operation.id, _Given(params, query, typed, body)))
         finally:
             if hold.bytes:
                 hold.release()
@@ -239,17 +243,33 @@ def _values(data: bytes) -> int:
     return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
-def _asked(operation: Operation, params: Mapping[str, str], *structs: Any) -> Asked:
-    """Return a request as phrases are chosen by it: what it gave in its path, query, headers and JSON body."""
-    given = dict(params)
-    for struct in structs:
-        if isinstance(struct, msgspec.Struct):
-            values = msgspec.structs.asdict(struct)
-            for each in msgspec.structs.fields(struct):
-                value = values[each.name]
-                if isinstance(value, str | int):
-                    given.setdefault(each.encode_name, str(value))
-    return Asked(operation.id, given)
+class _Given(Mapping[str, str]):
+    """What a request gave in its path, query, headers and JSON body; put together for the few phrases that ask for it."""
+
+    def __init__(self, params: Mapping[str, str], *structs: Any) -> None:
+        self._params = params
+        self._structs = structs
+
+    def __getitem__(self, name: str) -> str:
+        return self._together()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._together())
+
+    def __len__(self) -> int:
+        return len(self._together())
+
+    def _together(self) -> dict[str, str]:
+        given = dict(self._params)
+        for struct in self._structs:
+            if isinstance(struct, msgspec.Struct):
+                for name, encoded in zip(
+                    struct.__struct_fields__, struct.__struct_encode_fields__, strict=True
+                ):
+                    value = getattr(struct, name)
+                    if isinstance(value, str | int):
+                        given.setdefault(encoded, str(value))
+        return given
 
 
 def _too_large(bytes_max: int) -> InvalidInputError:

@@ -65,8 +65,10 @@ class Parameters:
 def _plain(text: bytes) -> str:
     if b"+" in text:
         text = text.replace(b"+", b" ")
+    # Slashes are what most paths have escaped, and only they: the library takes a step in Python for each.
+    plain = text.replace(b"%2F", b"/")
     try:
-        return (unquote_to_bytes(text) if b"%" in text else text).decode()
+        return (unquote_to_bytes(text) if b"%" in plain else plain).decode()
     except UnicodeDecodeError as error:
         raise InvalidInputError(
             ErrorKind.INVALID_ARGUMENT, f"{quoted(text.decode('latin-1'))} is not valid UTF-8"

@@ -42,14 +42,14 @@ class Hold:
         """
         bodies = self._bodies
         total = bodies.bytes + size
-        is_small = self.bytes + size <= SMALL_BODY_BYTES_MAX
-        if total > (bodies.bytes_max if is_small else bodies.large_bytes_max):
+        held = self.bytes + size
+        if total > bodies.large_bytes_max and (held > SMALL_BODY_BYTES_MAX or total > bodies.bytes_max):
             raise UnavailableError(
                 ErrorKind.WORKER_BUSY,
                 f"this worker holds {bodies.bytes} bytes of request bodies, which is all it may: try again later",
             )
         bodies.bytes = total
-        self.bytes += size
+        self.bytes = held
 
     async def whole(self, pieces: AsyncIterable[bytes]) -> bytes:
         """Return all of a small body.

@@ -28,6 +28,7 @@ from lakebed.format.records import decode_branch, encode_branch
 from lakebed.kv.port import KVStore, NamesFence, Version
 from lakebed.limits import LIST_PAGE_DEFAULT, SWAP_ATTEMPTS_MAX
 from lakebed.model.branch import Branch, BranchRecord, DeletedBranch
+from lakebed.model.changed import changed
 from lakebed.model.ids import BranchName, CommitId, Nonce
 from lakebed.model.layers import Layer, RetiredLayer, TokenLayer
 from lakebed.model.repository import Repository
@@ -214,7 +215,7 @@ class Branches:
     ) -> Versioned[Branch]:
         assert (new.name, new.incarnation) == (old.value.name, old.value.incarnation)
         entered = await self._todo.enter(repo.partition, old.value, new)
-        stamped = replace(entered, updated_at=later(old.value.updated_at, now))
+        stamped = changed(entered, updated_at=later(old.value.updated_at, now))
         version = await self._kv.swap(
             repo.partition,
             branch_key(new.name),
@@ -319,7 +320,7 @@ def _decode(data: bytes) -> tuple[Branch | None, DeletedBranch | None]:
 
 
 def _publish(branch: Branch, now: Instant) -> Branch:
-    return replace(branch, tentative=False, updated_at=later(branch.updated_at, now))
+    return changed(branch, tentative=False, updated_at=later(branch.updated_at, now))
 
 
 def _unknown(name: BranchName) -> LakebedError:

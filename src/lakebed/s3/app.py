@@ -180,9 +180,8 @@ def meter_names() -> list[str]:
     return [NO_OPERATION, *(_metered(operation) for operation in OPERATIONS)]
 
 
-def is_s3_request(scope: Scope, *, domain: str | None) -> bool:
+def is_s3_request(headers: Mapping[bytes, bytes], query: bytes, *, domain: str | None) -> bool:
     """Return whether a request is meant for this endpoint: by an AWS signature, or by its host."""
-    headers = headers_of(scope)
     if domain is not None:
         host = headers.get(b"host", b"").decode("latin-1").partition(":")[0]
         if host == domain or host.endswith(f"{_DOMAIN_SEPARATOR}{domain}"):
@@ -190,7 +189,6 @@ def is_s3_request(scope: Scope, *, domain: str | None) -> bool:
     authorization = headers.get(b"authorization")
     if authorization is not None:
         return authorization.startswith((b"AWS4-HMAC-SHA256", b"AWS "))
-    query = scope["query_string"]
     return bool(query) and (
         b"X-Amz-Signature=" in query or b"X-Amz-Algorithm=" in query or b"AWSAccessKeyId=" in query
     )

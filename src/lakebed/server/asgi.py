@@ -5,6 +5,7 @@ that everything acknowledged is on disk and nothing in flight is lost.
 """
 
 import gc
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import cache
 from importlib.metadata import version
@@ -51,6 +52,8 @@ _MISDIRECTED: Final = (
 _ONLY_S3: Final = (
     "this address serves S3 and not the REST API: point the client at the address that `listen` names,"
 )
+# A request of HTTP 1.0 that names no host: no page of another site can have sent it.
+_NO_HOST: Final = b"localhost"
 # A request makes hundreds of objects and no cycles: looking for some every 700 of them took a tenth of its time.
 _GARBAGE_THRESHOLD: Final = 20_000
 
@@ -69,19 +72,20 @@ class WorkerApp:
         self._rest: RestApp | None = None
         self._s3: S3App | None = None
         self._services: Services | None = None
-        self._hosts: Hosts | None = None
-        """Which names the server answers to; None for any."""
+        self._accepts: Callable[[bytes], bool] | None = None
+        """Whether the server answers to a `Host`; None if it does to any."""
         self.background: Background | None = None
         """What runs beside the requests, once the worker has started."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what comes in by the address for everything."""
         path: bytes = scope["raw_path"]
+        headers = headers_of(scope)
         if self._s3 is None or self._rest is None:
             await _answer_early(path, send)
-        elif self._hosts is not None and _is_misdirected(scope, self._hosts):
+        elif self._accepts is not None and not self._accepts(headers.get(b"host", _NO_HOST)):
             await _answer_json(send, 421, _MISDIRECTED)
-        elif is_s3_request(scope, domain=self._config.s3_domain):
+        elif is_s3_request(headers, scope["query_string"], domain=self._config.s3_domain):
             await self._s3(scope, receive, send)
         elif path.startswith(_REST):
             await self._rest(scope, receive, send)
@@ -93,9 +97,11 @@ class WorkerApp:
         path: bytes = scope["raw_path"]
         if self._s3 is None or path == _HEALTH:
             await _answer_early(path, send)
-        elif self._hosts is not None and _is_misdirected(scope, self._hosts):
+        elif self._accepts is not None and not self._accepts(headers_of(scope).get(b"host", _NO_HOST)):
             await _answer_json(send, 421, _MISDIRECTED)
-        elif path.startswith(_REST) and not is_s3_request(scope, domain=self._config.s3_domain):
+        elif path.startswith(_REST) and not is_s3_request(
+            headers_of(scope), scope["query_string"], domain=self._config.s3_domain
+        ):
             await _answer_json(send, 400, f"{_ONLY_S3} port {self._config.port}")
         else:
             await self._s3(scope, receive, send)
@@ -125,7 +131,7 @@ class WorkerApp:
             ids=ids,
         )
         front = _front(config)
-        self._hosts = None if front.hosts.is_open else front.hosts
+        self._accepts = None if front.hosts.is_open else front.hosts.accepts
         services = self._services = Services(
             sessions=wired.sessions.with_auth(auth),
             auth=auth,
@@ -188,11 +194,6 @@ class WorkerApp:
             await _answer(send, 200, b"text/html; charset=utf-8", _ELSEWHERE)
         else:
             await _answer_json(send, 404, "not found")
-
-
-def _is_misdirected(scope: Scope, hosts: Hosts) -> bool:
-    host = headers_of(scope).get(b"host")
-    return host is not None and not hosts.accepts(host)
 
 
 @cache

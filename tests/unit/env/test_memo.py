@@ -12,6 +12,7 @@ from lakebed.limits import MEMO_ITEMS_MAX, MEMO_TEXT_LENGTH_MAX
 BOUNDED = {
     "http/dates.py:_second": "numbers",
     "kv/drivers/lmdb_keys.py:partition_prefix": "names of partitions, which the server chooses",
+    "model/changed.py:_names": "classes of records",
     "model/ids.py:parse_branch_name": "an error for long names, which is not remembered",
     "model/ids.py:parse_repo_name": "an error for long names, which is not remembered",
     "objects/open_stores.py:__init__": "namespaces of repositories",

@@ -20,6 +20,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
+from lakebed.kv.checks import check_partition
+
 PREFIX_BYTES: Final = 16
 CHUNK_BYTES: Final = 494
 SIGNPOST_BYTES: Final = PREFIX_BYTES + CHUNK_BYTES + 1
@@ -29,7 +31,8 @@ assert SIGNPOST_BYTES == 511
 
 @lru_cache(maxsize=4096)
 def partition_prefix(partition: str) -> bytes:
-    """Return the prefix of every row of `partition`."""
+    """Return the prefix of every row of `partition`; errors, which are not remembered, as for `check_partition`."""
+    check_partition(partition)
     return blake2b(partition.encode(), digest_size=PREFIX_BYTES, person=b"partition").digest()
 
 

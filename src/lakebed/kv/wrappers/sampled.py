@@ -30,16 +30,20 @@ class SampledKV(MeteredKV):
         super().__init__(inner, registry=registry, clock=clock)
         self._gets = self._get_manys = self._swaps = self._sets = self._scans = self._nows = 0
         self._rows_set = 0
+        # What every request calls, found once.
+        self._get, self._get_many = inner.get, inner.get_many
 
     def get(self, partition: str, key: bytes) -> Coroutine[Any, Any, Item | None]:
-        self._gets += 1
-        call = self._inner.get(partition, key)
-        return call if self._gets & _MASK != 1 else self._sample("get", self._gets, call)
+        self._gets = count = self._gets + 1
+        if count & _MASK == 1:
+            return self._sample("get", count, self._inner.get(partition, key))
+        return self._get(partition, key)
 
     def get_many(self, lookups: Sequence[tuple[str, bytes]]) -> Coroutine[Any, Any, list[Item | None]]:
-        self._get_manys += 1
-        call = self._inner.get_many(lookups)
-        return call if self._get_manys & _MASK != 1 else self._sample("get_many", self._get_manys, call)
+        self._get_manys = count = self._get_manys + 1
+        if count & _MASK == 1:
+            return self._sample("get_many", count, self._inner.get_many(lookups))
+        return self._get_many(lookups)
 
     def swap(
         self,
