@@ -54,6 +54,7 @@ class ErrorKind(StrEnum):
     INVALID_PART = "invalid-part"
     PART_ORDER = "part-order"
     PART_TOO_SMALL = "part-too-small"
+    NO_PARTS = "no-parts"
     NOT_BARE = "not-bare"
     NO_PRESIGNED_URLS = "no-presigned-urls"
 

@@ -169,6 +169,7 @@ ROWS: Final[dict[ErrorKind, Row]] = {
     K.INVALID_PART: Row(400),
     K.PART_ORDER: Row(400),
     K.PART_TOO_SMALL: Row(400),
+    K.NO_PARTS: Row(400, "parts are required"),
     K.NOT_BARE: Row(400, "can only restore into a bare repository"),
     K.NO_PRESIGNED_URLS: Row(400, "local adapter presigned URL: operation not supported"),
     K.REPO_NOT_FOUND: Row(404, "repository not found"),

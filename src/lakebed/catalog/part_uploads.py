@@ -494,7 +494,7 @@ class PartUploads:
 def _chosen(wanted: Sequence[tuple[int, str]], kept: Sequence[UploadedPart]) -> list[UploadedPart]:
     """Return the parts that a client wants, if they are there as it says."""
     if not wanted:
-        raise InvalidInputError(ErrorKind.INVALID_PART, "an upload is completed with at least one part")
+        raise InvalidInputError(ErrorKind.NO_PARTS, "an upload is completed with at least one part")
     if any(a[0] >= b[0] for a, b in pairwise(wanted)):
         raise InvalidInputError(
             ErrorKind.PART_ORDER, "parts are completed in the order of their numbers, each once"

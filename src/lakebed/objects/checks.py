@@ -65,7 +65,7 @@ def check_parts(parts: Sequence[Part]) -> None:
     """Raise `InvalidInputError` unless `parts` can make an object: some, with rising numbers."""
     numbers = [part.number for part in parts]
     if not numbers:
-        raise InvalidInputError(ErrorKind.INVALID_ARGUMENT, "an upload is completed with at least one part")
+        raise InvalidInputError(ErrorKind.NO_PARTS, "an upload is completed with at least one part")
     if any(a >= b for a, b in pairwise(numbers)):
         raise InvalidInputError(
             ErrorKind.INVALID_ARGUMENT, "parts are completed in the order of their numbers"

@@ -7,7 +7,6 @@ import msgspec
 from lakebed.api.arns import on, on_object
 from lakebed.api.byte_ranges import parse_range
 from lakebed.api.call import Call
-from lakebed.api.malformed import MalformedError
 from lakebed.api.object_bodies import ObjectStats, object_stats
 from lakebed.api.operation import Operations
 from lakebed.api.reply import empty_reply, json_reply
@@ -115,10 +114,6 @@ async def create_upload(call: Call) -> Reply:
 async def complete_upload(call: Call) -> Reply:
     """Make an object of the parts that were sent, and stage it."""
     body = call.body(CompletePresignMultipartUpload)
-    if not body.parts:
-        raise MalformedError(
-            "body: `parts`: an upload is completed with at least one part", "parts are required"
-        )
     entry = await call.session.multipart.complete(
         _upload(call, body.physical_address),
         Completed(
