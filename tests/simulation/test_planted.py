@@ -198,7 +198,7 @@ def stores_closed_under_their_calls(patch: pytest.MonkeyPatch) -> None:
     """Close the store that was used last whenever another one is needed, whoever still uses it."""
 
     def make_room(self):
-        for opened in list(self._open.values()):
+        for opened in list(self.leases.values()):
             self._close(opened)
         return tuple(self._closing.values())
 
