@@ -91,11 +91,11 @@ def test_the_merge_base_is_a_best_common_ancestor(shape: Shape, data: st.DataObj
 
 
 def naive_log(by_id: dict[CommitId, Commit], start: CommitId, *, first_parent: bool) -> list[CommitId]:
-    """Of everything whose children were all shown or are not reached otherwise: the latest, then the greatest id."""
+    """Of everything whose children were all shown or are not reached otherwise: the latest by date, then by creation, then by id."""
     shown: list[CommitId] = []
     open_: set[CommitId] = {start}
     while open_:
-        current = max(open_, key=lambda c: (by_id[c].date, c))
+        current = max(open_, key=lambda c: (by_id[c].date, by_id[c].created_at, c))
         open_.remove(current)
         shown.append(current)
         parents = by_id[current].parents[:1] if first_parent else by_id[current].parents

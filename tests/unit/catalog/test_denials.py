@@ -252,7 +252,7 @@ USE_CASES: Final[dict[str, list[Tried] | str]] = {
     "metadata_files.download": LISTING,
     "links.download": FOUND,
     "links.download_address": [
-        Tried(lambda s, _: s.links.download_address("lake", SECRET, "mem://lake/data/x"), READ)
+        Tried(lambda s, _: s.links.download_address("lake", SECRET, "mem://lake/data/x", ""), READ)
     ],
     "links.storage_class": FOUND,
     "links.issue": [Tried(lambda s, _: s.links.issue("lake", "main", SECRET), WRITE)],
