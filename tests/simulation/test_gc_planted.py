@@ -57,7 +57,7 @@ def together(*each: Plant) -> Plant:
         pytest.param(plants.copies_not_listed, "gc-race-moves", id="copies"),
         pytest.param(plants.stashes_not_listed, "gc-moves", id="stashes"),
         pytest.param(plants.compacted_trees_not_listed, "gc-compacted", id="compacted trees"),
-        pytest.param(plants.shadowed_rows_not_listed, "gc-moves", id="shadowed rows"),
+        pytest.param(plants.shadowed_rows_not_listed, "gc-compacted", id="shadowed rows"),
         pytest.param(plants.one_mark_is_enough, "gc-readers", id="two marks"),
         pytest.param(plants.new_commits_chosen_by_date, "gc-slices", id="new commits by id"),
         pytest.param(
