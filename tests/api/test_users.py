@@ -143,3 +143,13 @@ async def test_a_repository_one_may_not_see_is_not_listed(rest: Rest) -> None:
     stranger = await rest.user("stranger")
     assert (await stranger("GET", "/repositories")).json()["results"] == []
     assert len((await rest.admin("GET", "/repositories")).json()["results"]) == 1
+
+
+async def test_a_policy_cannot_be_renamed(admin: AsgiClient) -> None:
+    statement = [{"effect": "allow", "action": ["fs:ReadObject"], "resource": "*"}]
+    created = await admin("POST", "/auth/policies", json={"id": "readers", "statement": statement})
+    assert created.status == 201
+    for name, status in (("writers", 400), ("readers", 200)):
+        body = {"id": name, "statement": statement}
+        assert (await admin("PUT", "/auth/policies/readers", json=body)).status == status
+    assert (await admin("GET", "/auth/policies/writers")).status == 404
