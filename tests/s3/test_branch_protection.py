@@ -159,7 +159,8 @@ TABLE: Final[dict[str, Change | str]] = {
     ),
     "cherryPick": Change(_rest("POST", f"{_MAIN}/cherry-pick", json={"ref": "{commit}"}), COMMITS),
     "hardResetBranch": Change(_rest("PUT", f"{_MAIN}/hard_reset", ref="other"), COMMITS),
-    "deleteBranch": Change(_rest("DELETE", _MAIN), COMMITS),
+    # `main` is the default branch: no rule is needed to keep it.
+    "deleteBranch": Change(_rest("DELETE", "/repositories/lake/branches/may"), COMMITS),
     "importStart": Change(_rest("POST", f"{_MAIN}/import", json=_IMPORT), BOTH),
     "mergeIntoBranch": Change(_rest("POST", "/repositories/lake/refs/other/merge/main", json={}), MERGES),
     "mergeIntoBranchAsync": Change(
@@ -261,6 +262,7 @@ async def test_a_rule_blocks_what_the_table_says_and_nothing_else(name: str) -> 
 async def _furnished(rest: Rest) -> World:
     lake = rest.lake
     await lake.catalog.branches.create("lake", "other", "main")
+    await lake.catalog.branches.create("lake", "may", "main")
     await lake.commit("other", o="1")
     commit = await lake.commit("main", a="1")
     await lake.put("main", s="stashed")
