@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from lakebed.refs.log import LogQuery
-from lakebed.server.config import Config
 from lakebed.server.installation import open_installation
 from lakebed.server.wiring import Wired
 from lakebed.testing.kill import Victim
+from tests.crash.child import config
 from tests.crash.history import History
 
 CHILD = Path(__file__).with_name("child.py")
@@ -24,7 +24,7 @@ async def test_every_acknowledged_write_and_commit_survives_kill_9_many_times(tm
     chance = random.Random(9)
     histories = {branch: History() for branch in BRANCHES}
     tagged: set[str] = set()
-    async with open_installation(Config(data=tmp_path)) as wired:
+    async with open_installation(config(tmp_path)) as wired:
         await wired.catalog.repositories.create("lake", "local://lake")
         for branch in BRANCHES[1:]:
             await wired.catalog.branches.create("lake", branch, "main")
@@ -41,7 +41,7 @@ async def test_every_acknowledged_write_and_commit_survives_kill_9_many_times(tm
             for line in said:
                 listen(histories, tagged, json.loads(line))
 
-            async with open_installation(Config(data=tmp_path)) as wired:
+            async with open_installation(config(tmp_path)) as wired:
                 for branch in busy:
                     await check(wired, branch, histories[branch])
                 tags = await wired.catalog.tags.list("lake", amount=1_000_000)

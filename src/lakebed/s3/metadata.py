@@ -36,9 +36,10 @@ _KEPT: Final = frozenset(f"{_HEADER}{name}" for name in KEPT_HEADERS)
 _AWS_CHUNKED: Final = "aws-chunked"
 
 # A word as in RFC 2047, and the blanks that separate it from the next. Each part is taken whole and never tried shorter,
-# so that reading takes time in proportion to the value; `email.header` takes the square of it.
+# so that reading takes time in proportion to the value; `email.header` takes the square of it. The group of blanks is not
+# possessive: Python 3.11 at times keeps what such a group has taken before it failed.
 _WORD: Final = re.compile(
-    r"=\?([^?\s]*+)\?([bBqQ])\?([^?]*+)\?=(?:[ \t]++(?==\?[^?\s]*+\?[bBqQ]\?[^?]*+\?=))?+"
+    r"=\?([^?\s]*+)\?([bBqQ])\?([^?]*+)\?=(?:[ \t]+(?==\?[^?\s]*+\?[bBqQ]\?[^?]*+\?=))?"
 )
 # Every other name would be looked up among Python's codecs, and some of those take quadratic time.
 _CHARSETS: Final = frozenset(("utf-8", "utf8", "us-ascii", "iso-8859-1"))
