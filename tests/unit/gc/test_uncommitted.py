@@ -126,10 +126,22 @@ async def test_equal_content_at_another_address_is_listed(world: World) -> None:
     committed = await world.address("main", "a")
     await world.lake.put("main", a="same")
     staged = await world.address("main", "a")
-    await _compact(world)
-    await _forget_rows(world)
     assert staged != committed
     assert staged in await world.uncommitted()
+    await _compact(world, exact=True)
+    await _forget_rows(world)
+    assert await world.address("main", "a") == staged
+    assert staged in await world.uncommitted()
+
+
+async def test_an_address_that_compaction_has_left_for_the_committed_one_is_not_listed(world: World) -> None:
+    await world.lake.commit("main", a="same")
+    committed = await world.address("main", "a")
+    await world.lake.put("main", a="same")
+    await _compact(world)
+    await _forget_rows(world)
+    assert await world.address("main", "a") == committed
+    assert await world.uncommitted() == {}
 
 
 async def test_a_tree_that_the_commit_shares_wholly_is_not_read(world: World) -> None:
@@ -404,8 +416,8 @@ async def _seal(world: World) -> None:
     )
 
 
-async def _compact(world: World) -> None:
-    """Fold everything staged on main into a compacted tree, as compaction does."""
+async def _compact(world: World, *, exact: bool = False) -> None:
+    """Fold everything staged on main into a compacted tree, as compaction does; `exact`: as it did in earlier versions."""
     await _seal(world)
     parts, repo = world.lake.engine.parts, world.lake.repo
     main = await parts.branches.get(repo, MAIN)
@@ -414,6 +426,7 @@ async def _compact(world: World) -> None:
         await parts.base_tree(repo, main.value),
         parts.staging.reader.scan(repo, main.value),
         nonce=Nonce("job"),
+        exact=exact,
     )
     now = await world.kv.now()
     retired = tuple(RetiredLayer(layer=layer, at=now) for layer in main.value.sealed)

@@ -534,8 +534,9 @@ class Client:
     def _some_commit(self) -> CommitId:
         """Return a commit that is or was the head of some branch."""
         branch = self.chance.pick(self.lake.branches)
-        moments = self.lake.world.truth.timeline(self.lake.partition, branch).moments
-        found = [moment.commit_id for moment in moments[-40:] if moment.commit_id is not None]
+        truth = self.lake.world.truth
+        moments = truth.timeline(self.lake.partition, branch).moments[-40:]
+        found = [each.commit_id for each in moments if each.commit_id and each.step >= truth.restored_at]
         if not found:
             head = self.head(self.lake.branches[0])
             assert head is not None

@@ -83,6 +83,8 @@ class Truth:
         self.partitions: dict[str, dict[bytes, bytes]] = {}
         self.timelines: dict[tuple[str, str], Timeline] = {}
         self.repositories: dict[str, list[tuple[int, RepositoryRecord]]] = {}
+        self.restored_at = 0
+        """The step at which the database was last restored: what was committed before may be lost."""
 
     def write(self, partition: str, key: bytes, value: bytes) -> None:
         self.partitions.setdefault(partition, {})[key] = value
@@ -100,6 +102,7 @@ class Truth:
 
     def restore(self, partitions: Mapping[str, Mapping[bytes, bytes]], step: int) -> None:
         """The database is that of an earlier moment: from this step on, branches show what they did then."""
+        self.restored_at = step
         self.partitions = {partition: dict(rows) for partition, rows in partitions.items()}
         for (partition, name), timeline in self.timelines.items():
             record = self.branch(partition, name)
